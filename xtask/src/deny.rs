@@ -9,7 +9,8 @@ use crate::workspace::{Workspace, succeeds};
 const CHECKS: [&[&str]; 2] = [&["bans", "licenses", "sources"], &["advisories"]];
 
 /// Errors of a database that cannot be reached.
-const OUT_OF_REACH: [&str; 3] = ["failed to fetch", "failed to load advisory database", "failed to open advisory database"];
+const OUT_OF_REACH: [&str; 3] =
+    ["failed to fetch", "failed to load advisory database", "failed to open advisory database"];
 
 /// Runs the checks. Returns why checks were skipped, if the tool or its database is missing.
 pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
@@ -23,7 +24,12 @@ pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
         return Ok(skipped);
     }
     for checks in CHECKS {
-        let output = workspace.cargo().args(["deny", "check"]).args(checks).output().context("cargo deny: cannot start")?;
+        let output = workspace
+            .cargo()
+            .args(["deny", "check"])
+            .args(checks)
+            .output()
+            .context("cargo deny: cannot start")?;
         let said = String::from_utf8_lossy(&output.stderr);
         if output.status.success() {
             println!("{}: passed", checks.join(", "));

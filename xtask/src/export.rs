@@ -73,10 +73,17 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut exported = Vec::new();
     for model in MODELS {
         println!("== {}", model.name);
-        exported.push(export(workspace, &cognate, model, &full.path().join(model.name), &fresh.path().join(model.name))?);
+        exported.push(export(
+            workspace,
+            &cognate,
+            model,
+            &full.path().join(model.name),
+            &fresh.path().join(model.name),
+        )?);
     }
     fs::write(fresh.path().join("README.md"), readme(&exported))?;
-    let times = exported.iter().map(|one| vec![one.model.name.to_owned(), table::duration(one.time)]);
+    let times =
+        exported.iter().map(|one| vec![one.model.name.to_owned(), table::duration(one.time)]);
     println!(
         "\n{}\n{}\n{}",
         sizes(&exported),
@@ -91,7 +98,13 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 }
 
 /// Exports a model to `full` and copies graphs and listings to `fresh`, then removes `full`.
-fn export(workspace: &Workspace, cognate: &Path, model: &'static Model, full: &Path, fresh: &Path) -> Result<Exported> {
+fn export(
+    workspace: &Workspace,
+    cognate: &Path,
+    model: &'static Model,
+    full: &Path,
+    fresh: &Path,
+) -> Result<Exported> {
     let mut command = Command::new(cognate);
     command.current_dir(workspace.root()).args(["export", model.source]).arg(full);
     let start = Instant::now();
@@ -104,7 +117,8 @@ fn export(workspace: &Workspace, cognate: &Path, model: &'static Model, full: &P
     let mut graphs = [0; 2];
     for (graph, bytes) in GRAPHS.iter().zip(&mut graphs) {
         let file = format!("{graph}.onnx");
-        *bytes = fs::copy(full.join(&file), fresh.join(&file)).with_context(|| format!("{}: {file}", model.name))?;
+        *bytes = fs::copy(full.join(&file), fresh.join(&file))
+            .with_context(|| format!("{}: {file}", model.name))?;
         // Run in the folder, so that the listing contains no absolute path.
         let listing = capture(Command::new(cognate).current_dir(full).args(["show", &file]))?;
         fs::write(fresh.join(format!("{graph}.txt")), listing)?;
@@ -115,7 +129,11 @@ fn export(workspace: &Workspace, cognate: &Path, model: &'static Model, full: &P
 }
 
 fn readme(exported: &[Exported]) -> String {
-    format!("{INTRODUCTION}\n{}\n{CONTRACTS}\n{VERIFICATION}\n\n{}", sizes(exported), verifications(exported))
+    format!(
+        "{INTRODUCTION}\n{}\n{CONTRACTS}\n{VERIFICATION}\n\n{}",
+        sizes(exported),
+        verifications(exported)
+    )
 }
 
 const INTRODUCTION: &str = "\
@@ -141,19 +159,29 @@ fn sizes(exported: &[Exported]) -> String {
             thousands(*weights),
         ]
     };
-    let header = ["model", "exported from", "parameters", "encoder.onnx", "decoder.onnx", "weights"];
+    let header =
+        ["model", "exported from", "parameters", "encoder.onnx", "decoder.onnx", "weights"];
     table(&header, &exported.iter().map(row).collect::<Vec<_>>())
 }
 
 fn verifications(exported: &[Exported]) -> String {
-    verification::tables(&exported.iter().map(|one| (one.model.name, &one.manifest.verification)).collect::<Vec<_>>())
+    verification::tables(
+        &exported
+            .iter()
+            .map(|one| (one.model.name, &one.manifest.verification))
+            .collect::<Vec<_>>(),
+    )
 }
 
 /// Fails with the names of files that differ between a fresh folder and the committed one.
 fn compare(workspace: &Workspace, fresh: &Path, committed: &Path) -> Result<()> {
     let differing = differences(fresh, committed)?;
     if !differing.is_empty() {
-        bail!("{}: differs from the sources; run `cargo xtask export`\n{}", workspace.readable(committed), differing.join("\n"));
+        bail!(
+            "{}: differs from the sources; run `cargo xtask export`\n{}",
+            workspace.readable(committed),
+            differing.join("\n")
+        );
     }
     println!("{}: up to date", workspace.readable(committed));
     Ok(())
@@ -162,7 +190,11 @@ fn compare(workspace: &Workspace, fresh: &Path, committed: &Path) -> Result<()> 
 /// A line for each file that is in only one folder or differs.
 pub fn differences(fresh: &Path, committed: &Path) -> Result<Vec<String>> {
     let (new, old) = (names(fresh)?, names(committed)?);
-    let mut lines: Vec<_> = old.iter().filter(|name| !new.contains(name)).map(|name| format!("{}: unexpected", name.display())).collect();
+    let mut lines: Vec<_> = old
+        .iter()
+        .filter(|name| !new.contains(name))
+        .map(|name| format!("{}: unexpected", name.display()))
+        .collect();
     for name in &new {
         if !old.contains(name) {
             lines.push(format!("{}: missing", name.display()));
@@ -190,7 +222,9 @@ fn is_chart(name: &str) -> bool {
 
 /// Whether a file of the folder is written by another command.
 fn is_of_others(name: &Path) -> bool {
-    name.to_str().is_some_and(|name| [interop::RECORD, "BENCHMARKS.md", "RESULTS.md"].contains(&name) || is_chart(name))
+    name.to_str().is_some_and(|name| {
+        [interop::RECORD, "BENCHMARKS.md", "RESULTS.md"].contains(&name) || is_chart(name)
+    })
 }
 
 /// Relative paths of the files in a folder, without those of other commands; empty if it
@@ -199,7 +233,9 @@ fn names(folder: &Path) -> Result<Vec<PathBuf>> {
     if !folder.exists() {
         return Ok(Vec::new());
     }
-    let inside = |path: PathBuf| path.strip_prefix(folder).map(Path::to_owned).context("the file is in the folder");
+    let inside = |path: PathBuf| {
+        path.strip_prefix(folder).map(Path::to_owned).context("the file is in the folder")
+    };
     let ours = |name: &Result<PathBuf>| name.as_ref().map_or(true, |name| !is_of_others(name));
     files(folder)?.into_iter().map(inside).filter(ours).collect()
 }
@@ -209,7 +245,8 @@ pub fn replace(fresh: &Path, committed: &Path) -> Result<()> {
     let mut others = Vec::new();
     if committed.exists() {
         for path in files(committed)? {
-            let name = path.strip_prefix(committed).context("the file is in the folder")?.to_owned();
+            let name =
+                path.strip_prefix(committed).context("the file is in the folder")?.to_owned();
             if is_of_others(&name) {
                 others.push((name, fs::read(&path)?));
             }

@@ -39,16 +39,39 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     call(workspace.cargo().args(["test", "--workspace", "--test", "it", "--no-run"]))?;
     let mut tests = workspace.cargo();
-    tests.args(["test", "--workspace", "--test", "it", "--no-fail-fast", "--", FILTER, "--nocapture", "--test-threads", "1"]);
+    tests.args([
+        "test",
+        "--workspace",
+        "--test",
+        "it",
+        "--no-fail-fast",
+        "--",
+        FILTER,
+        "--nocapture",
+        "--test-threads",
+        "1",
+    ]);
     tests.env("COGNATE_FUZZ_SECONDS", (options.minutes * 60 / TARGETS).max(1).to_string());
-    let output = tests.stdout(Stdio::piped()).stderr(Stdio::piped()).output().context("cargo test: cannot start")?;
+    let output = tests
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .output()
+        .context("cargo test: cannot start")?;
     let said = String::from_utf8_lossy(&output.stderr);
     let counts = executions(&said);
-    let rows: Vec<_> = counts.iter().map(|(target, count)| vec![target.clone(), thousands(*count)]).collect();
+    let rows: Vec<_> =
+        counts.iter().map(|(target, count)| vec![target.clone(), thousands(*count)]).collect();
     println!("{}", table(&["target", "executions"], &rows));
-    let is_finding = |line: &&str| line.contains(" panics; written to ") || line.starts_with("graphs: ");
+    let is_finding =
+        |line: &&str| line.contains(" panics; written to ") || line.starts_with("graphs: ");
     let findings: Vec<&str> = said.lines().filter(is_finding).collect();
-    ensure!(output.status.success(), "{}\n{} findings\n{}", output.status, findings.len(), findings.join("\n"));
+    ensure!(
+        output.status.success(),
+        "{}\n{} findings\n{}",
+        output.status,
+        findings.len(),
+        findings.join("\n")
+    );
     ensure!(!counts.is_empty(), "no target was run");
     Ok(())
 }

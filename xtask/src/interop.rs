@@ -34,11 +34,11 @@ pub const RECORD: &str = "INTEROP.md";
 /// Run exported models in other programs and compare with PyTorch
 ///
 /// Prints a table per layout: each runtime's distance from PyTorch, and whether its tokens are
-/// equal. Writes onnx/INTEROP.md; with `--family`, `--runtime` or `--layout` only the cells that ran
-/// are replaced. The first run installs packages from PyPI and npm into target/interop (6 GB, most
-/// of it PyTorch, which Optimum needs); the column of a missing language says so. Fails if a runtime
-/// gives numbers or tokens other than PyTorch's, or rejects a graph that it runs in onnx/INTEROP.md
-/// or that is new; onnx/INTEROP.md is not changed then.
+/// equal. Writes onnx/INTEROP.md; with `--family`, `--runtime` or `--layout` only the cells that
+/// ran are replaced. The first run installs packages from PyPI and npm into target/interop (6 GB,
+/// most of it PyTorch, which Optimum needs); the column of a missing language says so. Fails if a
+/// runtime gives numbers or tokens other than PyTorch's, or rejects a graph that it runs in
+/// onnx/INTEROP.md or that is new; onnx/INTEROP.md is not changed then.
 #[derive(clap::Args)]
 pub struct Options {
     /// Golden models to run, by the names in onnx/INTEROP.md, separated by commas
@@ -78,14 +78,19 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 
     let mut matrix = Matrix::default();
     for family in &families {
-        let checkpoint = Checkpoint::prepare(&folder_of(&golden, family), &home.join("checkpoints").join(family))?;
+        let checkpoint = Checkpoint::prepare(
+            &folder_of(&golden, family),
+            &home.join("checkpoints").join(family),
+        )?;
         for &layout in layouts.iter().filter(|layout| layout.has(checkpoint.task)) {
             eprintln!("{family}: exporting in {} layout", layout.title());
-            let exported = Exports { home: &home, cognate: &cognate, programs: &programs }.export(&checkpoint, layout)?;
+            let exported = Exports { home: &home, cognate: &cognate, programs: &programs }
+                .export(&checkpoint, layout)?;
             if let Err(reason) = &exported {
                 eprintln!("{family}: not exported: {reason}");
             }
-            for &runtime in runtimes.iter().filter(|runtime| runtime.runs(layout, checkpoint.task)) {
+            for &runtime in runtimes.iter().filter(|runtime| runtime.runs(layout, checkpoint.task))
+            {
                 let cell = Cell { family, layout, runtime };
                 let outcome = match (&exported, programs.command(runtime)) {
                     (Err(reason), _) => Outcome::NotExported(reason.clone()),
@@ -103,7 +108,10 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     // Committed text contains no absolute paths.
     let text = |mut record: Record| {
         record.extend(matrix.cells());
-        record.text().replace(&format!("{}/", home.display()), "").replace(&format!("{}/", workspace.root().display()), "")
+        record
+            .text()
+            .replace(&format!("{}/", home.display()), "")
+            .replace(&format!("{}/", workspace.root().display()), "")
     };
     println!("\n{}", text(Record::default()));
     let page = workspace.root().join("onnx").join(RECORD);
@@ -119,7 +127,10 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             println!("onnx/{RECORD} is not changed: cells are worse; --write accepts them")
         }
         None => {
-            fs::write(&page, record::page(&text(if options.complete() { Record::default() } else { record })))?;
+            fs::write(
+                &page,
+                record::page(&text(if options.complete() { Record::default() } else { record })),
+            )?;
             println!("written: {}", workspace.readable(&page));
         }
     }
@@ -135,7 +146,8 @@ fn chosen<T: ValueEnum>(asked: &[T]) -> Vec<T> {
     if asked.is_empty() { T::value_variants().to_vec() } else { asked.to_vec() }
 }
 
-/// Golden models outside testdata/golden itself: one or two of each family, by their last component.
+/// Golden models outside testdata/golden itself: one or two of each family, by their last
+/// component.
 const FURTHER: [&str; 22] = [
     "strange/blenderbot",
     "strange/blenderbot-small-untied",
@@ -169,18 +181,34 @@ fn folder_of(golden: &Path, family: &str) -> PathBuf {
 
 /// The requested golden models, or all.
 pub fn chosen_families(golden: &Path, asked: &[String]) -> Result<Vec<String>> {
-    let entries = fs::read_dir(golden).with_context(|| format!("{}: cannot list", golden.display()))?;
+    let entries =
+        fs::read_dir(golden).with_context(|| format!("{}: cannot list", golden.display()))?;
     let mut present: Vec<String> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| ANSWERS.iter().any(|name| path.join(name).is_file()))
         .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
         .collect();
-    present.extend(FURTHER.iter().filter(|path| golden.join(path).is_dir()).filter_map(|path| Some(path.rsplit_once('/')?.1.to_owned())));
+    present.extend(
+        FURTHER
+            .iter()
+            .filter(|path| golden.join(path).is_dir())
+            .filter_map(|path| Some(path.rsplit_once('/')?.1.to_owned())),
+    );
     present.sort();
     present.dedup();
-    ensure!(!present.is_empty(), "{}: expected folders with {}, found none", golden.display(), ANSWERS.join(" or "));
+    ensure!(
+        !present.is_empty(),
+        "{}: expected folders with {}, found none",
+        golden.display(),
+        ANSWERS.join(" or ")
+    );
     for family in asked {
-        ensure!(present.contains(family), "--family {family}: expected a folder of {}, one of {}", golden.display(), present.join(", "));
+        ensure!(
+            present.contains(family),
+            "--family {family}: expected a folder of {}, one of {}",
+            golden.display(),
+            present.join(", ")
+        );
     }
     Ok(if asked.is_empty() { present } else { asked.to_vec() })
 }

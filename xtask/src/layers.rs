@@ -1,6 +1,8 @@
-//! The layers of the workspace: a crate uses only crates of lower layers. They are given by the table of crates in `crates/README.md`.
+//! The layers of the workspace: a crate uses only crates of lower layers. They are given by the
+//! table of crates in `crates/README.md`.
 //!
-//! `testing` is a dev-dependency only. It and `xtask` use no other crate; `xtask` runs `cognate` as a program.
+//! `testing` is a dev-dependency only. It and `xtask` use no other crate; `xtask` runs `cognate` as
+//! a program.
 
 use anyhow::{Context, Result};
 use cargo_metadata::DependencyKind;
@@ -12,14 +14,19 @@ const XTASK: &str = "xtask";
 const PROGRAMS: u8 = 9;
 
 /// Dependencies that are forbidden although the layers allow them.
-const FORBIDDEN: &[(&str, &str)] = &[("cognate-model", "cognate-eval"), ("cognate-runtime", "cognate-text")];
+const FORBIDDEN: &[(&str, &str)] =
+    &[("cognate-model", "cognate-eval"), ("cognate-runtime", "cognate-text")];
 
 /// Crates that may use `anyhow`; libraries define an error type.
 const ANYHOW: &[&str] = &["cognate-command", "cognate-bench", "cognate-hostile", XTASK];
 
 /// Lines that every manifest must contain: edition, licence and lints are defined once.
-pub const INHERITED: &[&str] =
-    &["edition.workspace = true", "rust-version.workspace = true", "license.workspace = true", "[lints]\nworkspace = true"];
+pub const INHERITED: &[&str] = &[
+    "edition.workspace = true",
+    "rust-version.workspace = true",
+    "license.workspace = true",
+    "[lints]\nworkspace = true",
+];
 
 /// A crate of the workspace, as the rules see it.
 #[derive(Debug, Default, Clone)]
@@ -33,10 +40,16 @@ pub struct Package {
     pub manifest: String,
 }
 
-/// The packages of the table in `crates/README.md` with their layers; `testing` and `xtask` have none.
+/// The packages of the table in `crates/README.md` with their layers; `testing` and `xtask` have
+/// none.
 pub fn layers(workspace: &Workspace) -> Result<Vec<(String, Option<u8>)>> {
-    let text = fs_err::read_to_string(workspace.root().join("crates/README.md")).context("crates/README.md")?;
-    let table = text.lines().skip_while(|line| *line != "## Crates").skip(1).take_while(|line| !line.starts_with("## "));
+    let text = fs_err::read_to_string(workspace.root().join("crates/README.md"))
+        .context("crates/README.md")?;
+    let table = text
+        .lines()
+        .skip_while(|line| *line != "## Crates")
+        .skip(1)
+        .take_while(|line| !line.starts_with("## "));
     let layer = |line: &str| {
         let (layer, rest) = line.strip_prefix("| ")?.split_once('|')?;
         // `graph`, or `cli` (`cognate-command`).
@@ -60,7 +73,8 @@ pub fn check(workspace: &Workspace) -> Result<()> {
 
 /// All violations, a sentence each.
 pub fn violations(packages: &[Package], layers: &[(String, Option<u8>)]) -> Vec<String> {
-    let layer = |name: &str| layers.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer);
+    let layer =
+        |name: &str| layers.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer);
     let ours = |name: &str| packages.iter().any(|package| package.name == name);
     let mut broken = Vec::new();
     for Package { name, uses, tests_use, manifest } in packages {
@@ -70,9 +84,12 @@ pub fn violations(packages: &[Package], layers: &[(String, Option<u8>)]) -> Vec<
         };
         for used in uses.iter().filter(|used| ours(used)) {
             match (own, layer(used).flatten()) {
-                (None, _) => broken.push(format!("{name}: uses {used}, but may use no crate of the workspace")),
+                (None, _) => broken
+                    .push(format!("{name}: uses {used}, but may use no crate of the workspace")),
                 (Some(PROGRAMS), None) if used == XTASK => {}
-                (Some(_), None) => broken.push(format!("{name}: uses {used}, which may only be a dev-dependency")),
+                (Some(_), None) => {
+                    broken.push(format!("{name}: uses {used}, which may only be a dev-dependency"))
+                }
                 (Some(own), Some(other)) if other >= own => {
                     broken.push(format!("{name}: in layer {own} uses {used} of layer {other}; only lower layers may be used"));
                 }
@@ -80,7 +97,9 @@ pub fn violations(packages: &[Package], layers: &[(String, Option<u8>)]) -> Vec<
             }
         }
         let in_tests = tests_use.iter().filter(|used| own.is_none() && ours(used));
-        broken.extend(in_tests.map(|used| format!("{name}: its tests use {used}, but may use no crate of the workspace")));
+        broken.extend(in_tests.map(|used| {
+            format!("{name}: its tests use {used}, but may use no crate of the workspace")
+        }));
         for (user, used) in FORBIDDEN {
             if user == name && uses.iter().any(|dependency| dependency == used) {
                 broken.push(format!("{user}: uses {used}, which is forbidden"));
@@ -100,14 +119,16 @@ pub fn violations(packages: &[Package], layers: &[(String, Option<u8>)]) -> Vec<
 fn packages(workspace: &Workspace) -> Result<Vec<Package>> {
     let read = |package: &&cargo_metadata::Package| -> Result<Package> {
         let of_kind = |wanted: &dyn Fn(DependencyKind) -> bool| {
-            let dependencies = package.dependencies.iter().filter(|dependency| wanted(dependency.kind));
+            let dependencies =
+                package.dependencies.iter().filter(|dependency| wanted(dependency.kind));
             dependencies.map(|dependency| dependency.name.clone()).collect()
         };
         Ok(Package {
             name: package.name.to_string(),
             uses: of_kind(&|kind| kind != DependencyKind::Development),
             tests_use: of_kind(&|kind| kind == DependencyKind::Development),
-            manifest: fs_err::read_to_string(&package.manifest_path).with_context(|| package.manifest_path.to_string())?,
+            manifest: fs_err::read_to_string(&package.manifest_path)
+                .with_context(|| package.manifest_path.to_string())?,
         })
     };
     workspace.metadata().workspace_packages().iter().map(read).collect()

@@ -1,7 +1,8 @@
 //! `cargo xtask`: the automation of this repository.
 //!
-//! It uses no crate of the workspace and runs `cognate` as a program, so it builds in seconds and tests what users run. Other programs
-//! of the automation use its modules `workspace`, `table`, `memory`, `python` and `onnxruntime`.
+//! It uses no crate of the workspace and runs `cognate` as a program, so it builds in seconds and
+//! tests what users run. Other programs of the automation use its modules `workspace`, `table`,
+//! `memory`, `python` and `onnxruntime`.
 
 // These commands print tables and paths.
 #![allow(missing_docs, clippy::print_stdout)]

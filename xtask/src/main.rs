@@ -29,7 +29,8 @@ enum Command {
     Fuzz(fuzz::Options),
     /// Run the code that converts bytes to numbers under Miri, which detects undefined behaviour
     ///
-    /// Needs a nightly toolchain with miri: `rustup toolchain install nightly --component miri,rust-src`. Skipped with a message without
+    /// Needs a nightly toolchain with miri:
+    /// `rustup toolchain install nightly --component miri,rust-src`. Skipped with a message without
     /// one. Miri cannot map files; `cargo xtask sanitize` tests those.
     Miri,
     /// Run the tests of mapped files under the address sanitizer
@@ -67,7 +68,11 @@ fn run(command: &Command) -> anyhow::Result<()> {
 #[test]
 fn the_command_line_is_consistent_and_explained() {
     let command = <Command as clap::CommandFactory>::command();
-    let silent: Vec<_> = command.get_subcommands().filter(|command| command.get_about().is_none()).map(clap::Command::get_name).collect();
+    let silent: Vec<_> = command
+        .get_subcommands()
+        .filter(|command| command.get_about().is_none())
+        .map(clap::Command::get_name)
+        .collect();
     assert!(silent.is_empty(), "no help text: {silent:?}");
     command.debug_assert();
 }

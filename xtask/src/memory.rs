@@ -1,7 +1,7 @@
 //! Memory of processes, from `/proc/PID/status` of Linux.
 
-/// A size of a process in bytes, such as `VmRSS` (resident), `VmHWM` (the highest resident) or `RssAnon` (without mapped files).
-/// `None` if the process has ended, or on other systems.
+/// A size of a process in bytes, such as `VmRSS` (resident), `VmHWM` (the highest resident) or
+/// `RssAnon` (without mapped files). `None` if the process has ended, or on other systems.
 pub fn of(process: u32, field: &str) -> Option<u64> {
     in_status(&fs_err::read_to_string(format!("/proc/{process}/status")).ok()?, field)
 }

@@ -10,7 +10,8 @@ use crate::workspace::{Workspace, call, succeeds};
 pub const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Packages and tests that convert bytes to numbers and back, without files.
-const INTERPRETED: [(&str, &[&str]); 2] = [("cognate-graph", &["--test", "it"]), ("cognate-export", &["--lib"])];
+const INTERPRETED: [(&str, &[&str]); 2] =
+    [("cognate-graph", &["--test", "it"]), ("cognate-export", &["--lib"])];
 
 /// Packages whose tests map files and need no engine.
 const MAPPING: [&str; 2] = ["cognate-model", "cognate-export"];
@@ -19,7 +20,10 @@ const MAPPING: [&str; 2] = ["cognate-model", "cognate-export"];
 pub fn cargo(workspace: &Workspace, component: &[&str]) -> Option<Command> {
     let nightly = || {
         let mut command = Command::new("rustup");
-        command.args(["run", "nightly", "cargo"]).current_dir(workspace.root()).stdin(Stdio::null());
+        command
+            .args(["run", "nightly", "cargo"])
+            .current_dir(workspace.root())
+            .stdin(Stdio::null());
         // Variables of the toolchain that runs this program.
         for variable in ["RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN", "RUSTFLAGS", "LD_LIBRARY_PATH"] {
             command.env_remove(variable);
@@ -29,7 +33,10 @@ pub fn cargo(workspace: &Workspace, component: &[&str]) -> Option<Command> {
     if succeeds(nightly().args(component).arg("--version")) {
         return Some(nightly());
     }
-    println!("skipped: no nightly `cargo {}`; run `rustup toolchain install nightly --component miri,rust-src`", component.join(" "));
+    println!(
+        "skipped: no nightly `cargo {}`; run `rustup toolchain install nightly --component miri,rust-src`",
+        component.join(" ")
+    );
     None
 }
 
@@ -40,7 +47,11 @@ pub fn miri(workspace: &Workspace) -> Result<()> {
         cargo.args(["miri", "test", "--package", package]).args(selected);
         cargo.arg("--target-dir").arg(workspace.target("miri"));
         // Snapshots need the workspace's folder.
-        call(cargo.env("MIRIFLAGS", "-Zmiri-disable-isolation").env("INSTA_WORKSPACE_ROOT", workspace.root()))?;
+        call(
+            cargo
+                .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+                .env("INSTA_WORKSPACE_ROOT", workspace.root()),
+        )?;
     }
     Ok(())
 }

@@ -61,7 +61,10 @@ pub fn bring(workspace: &Workspace, build: Build) -> Result<PathBuf> {
         return Ok(library);
     }
     if folder.exists() {
-        bail!("{}: expected an ONNX Runtime library, found none; remove the folder and try again", folder.display());
+        bail!(
+            "{}: expected an ONNX Runtime library, found none; remove the folder and try again",
+            folder.display()
+        );
     }
     let by_hand = || {
         format!(
@@ -118,7 +121,8 @@ fn download_wheel(python: &Python, package: &str, folder: &Path) -> Result<PathB
 
 /// The main library in an installed folder, on any system.
 fn library_in(folder: &Path) -> Option<PathBuf> {
-    let mut names: Vec<_> = fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    let mut names: Vec<_> =
+        fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
     names.sort();
     names.into_iter().find(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -140,7 +144,9 @@ pub fn is_main_library(name: &str) -> bool {
 fn pattern(build: Build) -> &'static str {
     match build {
         Build::Cpu => r"(lib)?onnxruntime\.[0-9.]*(so|dylib|dll)[0-9.]*",
-        Build::Cuda => r"(lib)?onnxruntime(_providers_(shared|cuda))?\.[0-9.]*(so|dylib|dll)[0-9.]*",
+        Build::Cuda => {
+            r"(lib)?onnxruntime(_providers_(shared|cuda))?\.[0-9.]*(so|dylib|dll)[0-9.]*"
+        }
     }
 }
 

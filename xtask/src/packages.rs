@@ -10,7 +10,8 @@ use anyhow::{Context, Result, ensure};
 use crate::workspace::{Workspace, call, capture};
 
 /// Members that are not published.
-const UNPUBLISHED: [&str; 5] = ["xtask", "cognate-bench", "cognate-hostile", "cognate-python", "cognate-testing"];
+const UNPUBLISHED: [&str; 5] =
+    ["xtask", "cognate-bench", "cognate-hostile", "cognate-python", "cognate-testing"];
 
 /// The program of the outside crate.
 const MAIN: &str = r#"fn main() -> cognate::Result<()> {
@@ -47,9 +48,14 @@ pub fn check(workspace: &Workspace) -> Result<()> {
     let outside = folder.path().join("outside");
     write_crate(workspace.root(), &outside, &patches)?;
     let mut run = workspace.cargo();
-    run.args(["run", "--quiet", "--manifest-path"]).arg(outside.join("Cargo.toml")).env("CARGO_TARGET_DIR", workspace.target(""));
+    run.args(["run", "--quiet", "--manifest-path"])
+        .arg(outside.join("Cargo.toml"))
+        .env("CARGO_TARGET_DIR", workspace.target(""));
     let text = capture(&mut run)?;
-    ensure!(text == "Ein Mann fährt Fahrrad.\n", "expected the translation \"Ein Mann fährt Fahrrad.\\n\", found {text:?}");
+    ensure!(
+        text == "Ein Mann fährt Fahrrad.\n",
+        "expected the translation \"Ein Mann fährt Fahrrad.\\n\", found {text:?}"
+    );
     println!("a crate outside of the workspace translates: {}", text.trim_end());
     Ok(())
 }
@@ -65,7 +71,11 @@ fn write_crate(root: &Path, outside: &Path, patches: &str) -> Result<()> {
          [workspace]\n\n[patch.crates-io]\n{patches}\n{profiles}"
     );
     fs::create_dir_all(outside.join("src"))?;
-    for (name, text) in [("Cargo.toml", manifest.as_str()), ("src/main.rs", MAIN), ("Cargo.lock", &read("Cargo.lock")?)] {
+    for (name, text) in [
+        ("Cargo.toml", manifest.as_str()),
+        ("src/main.rs", MAIN),
+        ("Cargo.lock", &read("Cargo.lock")?),
+    ] {
         let path = outside.join(name);
         fs::write(&path, text)?;
     }
@@ -76,9 +86,19 @@ fn write_crate(root: &Path, outside: &Path, patches: &str) -> Result<()> {
 pub fn check_features(workspace: &Workspace) -> Result<()> {
     let mut n_built = 0;
     for member in workspace.metadata().workspace_packages() {
-        for feature in member.features.keys().filter(|feature| !["default", "mpi"].contains(&feature.as_str())) {
+        for feature in
+            member.features.keys().filter(|feature| !["default", "mpi"].contains(&feature.as_str()))
+        {
             let mut cargo = workspace.cargo();
-            cargo.args(["check", "--quiet", "--package", &member.name, "--no-default-features", "--features", feature]);
+            cargo.args([
+                "check",
+                "--quiet",
+                "--package",
+                &member.name,
+                "--no-default-features",
+                "--features",
+                feature,
+            ]);
             call(&mut cargo)?;
             println!("{} with {feature} alone", member.name);
             n_built += 1;

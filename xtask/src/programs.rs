@@ -16,6 +16,15 @@ pub struct Arguments {
 }
 
 /// Builds a program in release mode and runs it.
-pub fn run(workspace: &Workspace, package: &str, Arguments { arguments }: &Arguments) -> Result<()> {
-    call(workspace.cargo().args(["run", "--release", "--quiet", "--package", package, "--"]).args(arguments))
+pub fn run(
+    workspace: &Workspace,
+    package: &str,
+    Arguments { arguments }: &Arguments,
+) -> Result<()> {
+    call(
+        workspace
+            .cargo()
+            .args(["run", "--release", "--quiet", "--package", package, "--"])
+            .args(arguments),
+    )
 }

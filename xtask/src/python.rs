@@ -13,7 +13,13 @@ use crate::workspace::{capture, succeeds};
 
 /// Packages for the tests: ONNX's checker and reference evaluator, numpy, ONNX Runtime for Python,
 /// its operators for text, and transformers for its tokenizers, which do not need PyTorch.
-pub const TESTS: &[&str] = &["onnx==1.23.2", "numpy", "onnxruntime==1.31.1", "onnxruntime-extensions==0.15.2", "transformers==4.57.6"];
+pub const TESTS: &[&str] = &[
+    "onnx==1.23.2",
+    "numpy",
+    "onnxruntime==1.31.1",
+    "onnxruntime-extensions==0.15.2",
+    "transformers==4.57.6",
+];
 
 const NAMES: [&str; 2] = ["python3", "python"];
 
@@ -27,7 +33,10 @@ impl Python {
     pub fn find() -> Result<Python> {
         let mut found = None;
         for program in NAMES {
-            if !succeeds(Command::new(program).args(["-c", "import sys; sys.exit(sys.version_info < (3, 9))"])) {
+            if !succeeds(
+                Command::new(program)
+                    .args(["-c", "import sys; sys.exit(sys.version_info < (3, 9))"]),
+            ) {
                 continue;
             }
             if succeeds(Command::new(program).args(["-m", "pip", "--version"])) {
@@ -37,9 +46,13 @@ impl Python {
         }
         match found {
             Some(program) => {
-                bail!("{program} has no pip; install it (`{program} -m ensurepip`, or the package python3-pip of your system)")
+                bail!(
+                    "{program} has no pip; install it (`{program} -m ensurepip`, or the package python3-pip of your system)"
+                )
             }
-            None => bail!("no Python 3.9 or newer: `python3` is not on the PATH; install it with pip"),
+            None => {
+                bail!("no Python 3.9 or newer: `python3` is not on the PATH; install it with pip")
+            }
         }
     }
 
@@ -75,13 +88,16 @@ pub fn environment(folder: &Path, requirements: &[&str]) -> Result<PathBuf> {
     let python = Python::find()?;
     eprintln!("installing {} into {}", requirements.join(", "), folder.display());
     if folder.exists() {
-        fs_err::remove_dir_all(folder).with_context(|| format!("{}: cannot replace", folder.display()))?;
+        fs_err::remove_dir_all(folder)
+            .with_context(|| format!("{}: cannot replace", folder.display()))?;
     }
     capture(python.command(["-m", "venv", "--without-pip"]).arg(folder))?;
     let packages = "import sysconfig; print(sysconfig.get_path('purelib'))";
     let packages = capture(Command::new(&program).args(["-c", packages]))?;
     capture(python.pip(["install", "--quiet", "--target", packages.trim()]).args(requirements))
-        .with_context(|| format!("pip cannot install {}; is PyPI reachable?", requirements.join(", ")))?;
+        .with_context(|| {
+            format!("pip cannot install {}; is PyPI reachable?", requirements.join(", "))
+        })?;
     fs_err::write(&marker, wanted)?;
     Ok(program)
 }

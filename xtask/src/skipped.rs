@@ -38,8 +38,13 @@ impl Skipped {
         };
         for line in text.lines() {
             let mut fields = line.splitn(3, '\t');
-            let (Some(package), Some(test), Some(reason)) = (fields.next(), fields.next(), fields.next()) else {
-                anyhow::bail!("{}: expected package, test and reason, found {line:?}", file.display());
+            let (Some(package), Some(test), Some(reason)) =
+                (fields.next(), fields.next(), fields.next())
+            else {
+                anyhow::bail!(
+                    "{}: expected package, test and reason, found {line:?}",
+                    file.display()
+                );
             };
             self.add(&format!("{package} {test}"), reason);
         }
@@ -54,8 +59,14 @@ impl Skipped {
         let paragraph = |(reason, tests): (&String, &Vec<String>)| {
             let mut tests = tests.clone();
             tests.sort();
-            format!("- {reason}:\n{}", tests.iter().map(|test| format!("    {test}\n")).collect::<String>())
+            format!(
+                "- {reason}:\n{}",
+                tests.iter().map(|test| format!("    {test}\n")).collect::<String>()
+            )
         };
-        format!("Skipped in whole or in part:\n{}", self.tests.iter().map(paragraph).collect::<String>())
+        format!(
+            "Skipped in whole or in part:\n{}",
+            self.tests.iter().map(paragraph).collect::<String>()
+        )
     }
 }

@@ -17,7 +17,8 @@ pub fn check(workspace: &Workspace, packages: &[&str]) -> Result<Vec<String>> {
     let (mut skipped, mut failed) = (Vec::new(), Vec::new());
     for target in TARGETS {
         if !is_installed(target) {
-            let reason = format!("the target {target} is not installed; run `rustup target add {target}`");
+            let reason =
+                format!("the target {target} is not installed; run `rustup target add {target}`");
             println!("skipped: {reason}");
             skipped.push(reason);
         } else if call(&mut command(workspace, packages, target)).is_ok() {
@@ -47,6 +48,10 @@ fn command(workspace: &Workspace, packages: &[&str], target: &str) -> Command {
 /// Whether the standard library of the target is installed.
 pub fn is_installed(target: &str) -> bool {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let folder = capture(Command::new(rustc).args(["--print", "target-libdir", "--target", target]).stderr(Stdio::null()));
+    let folder = capture(
+        Command::new(rustc)
+            .args(["--print", "target-libdir", "--target", target])
+            .stderr(Stdio::null()),
+    );
     folder.is_ok_and(|folder| Path::new(folder.trim()).is_dir())
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 pub fn table<S: AsRef<str>>(header: &[S], rows: &[Vec<String>]) -> String {
     let header: Vec<String> = header.iter().map(|name| name.as_ref().to_owned()).collect();
     let length = |row: &Vec<String>, column: usize| row[column].chars().count();
-    let width = |column| rows.iter().map(|row| length(row, column)).fold(length(&header, column).max(3), usize::max);
+    let width = |column| {
+        rows.iter().map(|row| length(row, column)).fold(length(&header, column).max(3), usize::max)
+    };
     let widths: Vec<usize> = (0..header.len()).map(width).collect();
     let line = |row: &Vec<String>| {
         let cell = |(column, text): (usize, &String)| match column {

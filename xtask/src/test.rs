@@ -35,7 +35,8 @@ pub struct Options {
 /// Runs the command.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let (mut steps, mut skipped) = (Steps::default(), Skipped::default());
-    let features: &[&str] = if !options.without_mpi && mpi::is_here() { &mpi::FEATURES } else { &[] };
+    let features: &[&str] =
+        if !options.without_mpi && mpi::is_here() { &mpi::FEATURES } else { &[] };
     if features.is_empty() {
         let reason = match options.without_mpi {
             true => "--without-mpi",
@@ -57,25 +58,44 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     for reason in steps.step("dependencies", || deny::check(workspace)).unwrap_or_default() {
         skipped.add("dependencies", reason);
     }
-    let linted = steps.step("lints and build", || call(cargo_test(workspace, features, true)?.arg("--no-run")));
+    let linted = steps
+        .step("lints and build", || call(cargo_test(workspace, features, true)?.arg("--no-run")));
     let python = steps.step("Python with onnx and transformers", || {
-        let program = installing.join().map_err(|_| anyhow!("the installation panicked (a bug in xtask)"))??;
+        let program = installing
+            .join()
+            .map_err(|_| anyhow!("the installation panicked (a bug in xtask)"))??;
         println!("{}", workspace.readable(&program));
         Ok(program)
     });
-    let notes = Notes { references: workspace.target("xtask/snapshot-references"), skipped: workspace.target("xtask/skipped-tests") };
+    let notes = Notes {
+        references: workspace.target("xtask/snapshot-references"),
+        skipped: workspace.target("xtask/skipped-tests"),
+    };
     let tools = Tools { library, python };
-    let tests = || run_tests(&mut cargo_test(workspace, features, linted.is_some())?, options, (&tools, &notes));
+    let tests = || {
+        run_tests(
+            &mut cargo_test(workspace, features, linted.is_some())?,
+            options,
+            (&tools, &notes),
+        )
+    };
     let passed = steps.step("tests", tests);
     steps.step("list of skipped tests", || skipped.read(&notes.skipped));
-    steps.step("snapshots", || snapshots::check(workspace, passed.is_some().then_some(notes.references.as_path())));
+    steps.step("snapshots", || {
+        snapshots::check(workspace, passed.is_some().then_some(notes.references.as_path()))
+    });
     if options.full {
         steps.step("documentation", || {
             let doc = ["doc", "--workspace", "--no-deps"];
             call(workspace.cargo().args(doc).args(features).env("RUSTDOCFLAGS", "--deny warnings"))
         });
         for reason in steps
-            .step("other systems", || systems::check(workspace, &["--package", "xtask", "--package", "cognate-hostile", "--all-targets"]))
+            .step("other systems", || {
+                systems::check(
+                    workspace,
+                    &["--package", "xtask", "--package", "cognate-hostile", "--all-targets"],
+                )
+            })
             .unwrap_or_default()
         {
             skipped.add("other systems", reason);
@@ -85,7 +105,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         if let Some(reason) = steps.step("Python wheel", || wheel::check(workspace)).flatten() {
             skipped.add("Python wheel", reason);
         }
-        for reason in steps.step("JavaScript examples", || examples::check(workspace)).unwrap_or_default() {
+        for reason in
+            steps.step("JavaScript examples", || examples::check(workspace)).unwrap_or_default()
+        {
             skipped.add("JavaScript examples", reason);
         }
     } else {
@@ -120,7 +142,11 @@ fn cargo_test(workspace: &Workspace, features: &[&str], lints: bool) -> Result<C
 }
 
 /// Runs the tests with the paths of the installed tools.
-fn run_tests(cargo: &mut Command, options: &Options, (tools, notes): (&Tools, &Notes)) -> Result<()> {
+fn run_tests(
+    cargo: &mut Command,
+    options: &Options,
+    (tools, notes): (&Tools, &Notes),
+) -> Result<()> {
     for file in [&notes.references, &notes.skipped] {
         let parent = file.parent().context("the file is below target")?;
         fs_err::create_dir_all(parent)?;
@@ -129,7 +155,10 @@ fn run_tests(cargo: &mut Command, options: &Options, (tools, notes): (&Tools, &N
         }
     }
     // Tests must not write snapshots.
-    cargo.env("INSTA_UPDATE", "no").env("INSTA_SNAPSHOT_REFERENCES_FILE", &notes.references).env(skipped::VARIABLE, &notes.skipped);
+    cargo
+        .env("INSTA_UPDATE", "no")
+        .env("INSTA_SNAPSHOT_REFERENCES_FILE", &notes.references)
+        .env(skipped::VARIABLE, &notes.skipped);
     if let Some(library) = &tools.library {
         cargo.env("ORT_DYLIB_PATH", library);
     }
@@ -168,11 +197,13 @@ impl Steps {
     /// Prints the result of every step; fails if one failed.
     pub fn finish(&self) -> Result<()> {
         let verdict = |passed: bool| if passed { "ok" } else { "FAILED" };
-        let row =
-            |(name, time, passed): &(&str, Duration, bool)| vec![(*name).to_owned(), table::duration(*time), verdict(*passed).to_owned()];
+        let row = |(name, time, passed): &(&str, Duration, bool)| {
+            vec![(*name).to_owned(), table::duration(*time), verdict(*passed).to_owned()]
+        };
         let rows: Vec<_> = self.done.iter().map(row).collect();
         println!("\n{}", table::table(&["step", "time", "result"], &rows));
-        let failed: Vec<_> = self.done.iter().filter(|(_, _, passed)| !passed).map(|(name, ..)| *name).collect();
+        let failed: Vec<_> =
+            self.done.iter().filter(|(_, _, passed)| !passed).map(|(name, ..)| *name).collect();
         if !failed.is_empty() {
             bail!("failed: {}", failed.join(", "));
         }

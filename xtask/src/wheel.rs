@@ -36,21 +36,50 @@ pub fn check(workspace: &Workspace) -> Result<Option<String>> {
         return Ok(Some(error.to_string()));
     }
     let program = python::environment(&workspace.target("python-wheel"), REQUIREMENTS)?;
-    let packages = capture(Command::new(&program).args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]))?;
+    let packages = capture(
+        Command::new(&program)
+            .args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]),
+    )?;
     let packages = Path::new(packages.trim());
     let wheels = workspace.target("wheels");
     if wheels.exists() {
         fs::remove_dir_all(&wheels)?;
     }
     let mut maturin = Command::new(packages.join(format!("bin/maturin{EXE_SUFFIX}")));
-    maturin.current_dir(workspace.root()).args(["build", "--release", "--manifest-path", "crates/python/Cargo.toml", "--interpreter"]);
+    maturin.current_dir(workspace.root()).args([
+        "build",
+        "--release",
+        "--manifest-path",
+        "crates/python/Cargo.toml",
+        "--interpreter",
+    ]);
     call(maturin.arg(&program).arg("--out").arg(&wheels))?;
     let wheel = the_wheel(&wheels)?;
-    call(Python::find()?.pip(["install", "--quiet", "--no-deps", "--upgrade", "--target"]).arg(packages).arg(&wheel))?;
-    call(workspace.cargo().args(["build", "--quiet", "--package", "cognate-command", "--features", "serve"]))?;
+    call(
+        Python::find()?
+            .pip(["install", "--quiet", "--no-deps", "--upgrade", "--target"])
+            .arg(packages)
+            .arg(&wheel),
+    )?;
+    call(workspace.cargo().args([
+        "build",
+        "--quiet",
+        "--package",
+        "cognate-command",
+        "--features",
+        "serve",
+    ]))?;
     let command = workspace.target("debug").join(format!("cognate{EXE_SUFFIX}"));
     let mut tests = Command::new(&program);
-    tests.current_dir(workspace.root()).args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "crates/python/tests"]);
+    tests.current_dir(workspace.root()).args([
+        "-m",
+        "pytest",
+        "-q",
+        "-rs",
+        "-p",
+        "no:cacheprovider",
+        "crates/python/tests",
+    ]);
     call(tests.env("COGNATE_COMMAND", command))?;
     Ok(None)
 }
@@ -58,11 +87,19 @@ pub fn check(workspace: &Workspace) -> Result<Option<String>> {
 /// The only wheel in a folder; it must be small enough.
 fn the_wheel(folder: &Path) -> Result<PathBuf> {
     let entries = fs::read_dir(folder)?;
-    let found: Vec<_> =
-        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.extension().is_some_and(|end| end == "whl")).collect();
-    let [wheel] = &found[..] else { anyhow::bail!("{}: expected one wheel, found {}", folder.display(), found.len()) };
+    let found: Vec<_> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|end| end == "whl"))
+        .collect();
+    let [wheel] = &found[..] else {
+        anyhow::bail!("{}: expected one wheel, found {}", folder.display(), found.len())
+    };
     let bytes = wheel.metadata().with_context(|| wheel.display().to_string())?.len();
     println!("{}: {bytes} bytes", wheel.display());
-    ensure!(bytes < WHEEL_BYTES, "{}: {bytes} bytes, expected less than {WHEEL_BYTES}", wheel.display());
+    ensure!(
+        bytes < WHEEL_BYTES,
+        "{}: {bytes} bytes, expected less than {WHEEL_BYTES}",
+        wheel.display()
+    );
     Ok(wheel.clone())
 }

@@ -96,7 +96,8 @@ pub fn succeeds(command: &mut Command) -> bool {
 /// standard error.
 pub fn capture(command: &mut Command) -> Result<String> {
     let shown = shown(command);
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{shown}: cannot start"))?;
+    let output =
+        command.stdin(Stdio::null()).output().with_context(|| format!("{shown}: cannot start"))?;
     if !output.status.success() {
         bail!("{shown}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr).trim());
     }

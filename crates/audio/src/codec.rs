@@ -41,7 +41,11 @@ impl Codec {
         };
         if parameters.codec == CODEC_ID_OPUS {
             let (decoder, n_channels) = opus(parameters)?;
-            let decoder = Decoder::Opus { decoder: Box::new(decoder), n_channels, samples: vec![0.0; OPUS_PACKET * n_channels] };
+            let decoder = Decoder::Opus {
+                decoder: Box::new(decoder),
+                n_channels,
+                samples: vec![0.0; OPUS_PACKET * n_channels],
+            };
             // The pre-skip in the stream's header (RFC 7845, section 5.1), whatever the container.
             let pre_skip = parameters
                 .extra_data
@@ -59,7 +63,11 @@ impl Codec {
     }
 
     /// Decodes a packet into interleaved `samples`.
-    pub(crate) fn decode(&mut self, packet: &Packet, samples: &mut Vec<f32>) -> Result<Decoded, SymphoniaError> {
+    pub(crate) fn decode(
+        &mut self,
+        packet: &Packet,
+        samples: &mut Vec<f32>,
+    ) -> Result<Decoded, SymphoniaError> {
         let decoded = match &mut self.decoder {
             Decoder::Symphonia(decoder) => {
                 let buffer = decoder.decode(packet)?;
@@ -83,12 +91,14 @@ impl Codec {
     }
 }
 
-/// A decoder for one Opus stream of one or two channels (RFC 7845, section 5.1.1: mapping family 0).
+/// A decoder for one Opus stream of one or two channels (RFC 7845, section 5.1.1: mapping family
+/// 0).
 fn opus(parameters: &AudioCodecParameters) -> Result<(OpusDecoder, usize), String> {
     let n_channels = parameters.channels.as_ref().map_or(1, |channels| channels.count());
     if n_channels > 2 {
         return Err(format!("Opus with {n_channels} channels is not supported; expected 1 or 2"));
     }
-    let decoder = OpusDecoder::new(OPUS_RATE, n_channels).map_err(|error| format!("Opus: {error}"))?;
+    let decoder =
+        OpusDecoder::new(OPUS_RATE, n_channels).map_err(|error| format!("Opus: {error}"))?;
     Ok((decoder, n_channels))
 }

@@ -1,4 +1,5 @@
-//! Log-mel features (Radford et al. 2022, section 2.2), as transformers' `WhisperFeatureExtractor` computes them.
+//! Log-mel features (Radford et al. 2022, section 2.2), as transformers' `WhisperFeatureExtractor`
+//! computes them.
 
 use crate::mel::MelFilters;
 use crate::{Error, ErrorKind, Result, SAMPLE_RATE};
@@ -58,37 +59,72 @@ fn chunk_length() -> usize {
 }
 
 impl FeatureExtractor {
-    /// Whisper's features with `n_mels` filters: frames of 400 samples every 160, in chunks of 30 s.
+    /// Whisper's features with `n_mels` filters: frames of 400 samples every 160, in chunks of 30
+    /// s.
     pub fn whisper(n_mels: usize) -> Self {
         Self::new(n_mels, n_fft(), hop_length(), chunk_length())
     }
 
-    /// The features that the text of a `preprocessor_config.json` describes; errors call it `place`.
+    /// The features that the text of a `preprocessor_config.json` describes; errors call it
+    /// `place`.
     ///
     /// # Errors
     /// If the text is not such a file, or a setting is not supported.
     pub fn from_json(text: &str, place: &str) -> Result<Self> {
         let wrong = |message: String| Error::new(ErrorKind::Settings, place, message);
-        let settings: Settings = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let settings: Settings =
+            serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
         let kind = settings.feature_extractor_type.as_deref().unwrap_or("WhisperFeatureExtractor");
         let expect = |field: &str, is_right: bool, expected: &str, found: String| match is_right {
             true => Ok(()),
             false => Err(wrong(format!("{field}: expected {expected}, found {found}"))),
         };
-        expect("feature_extractor_type", kind == "WhisperFeatureExtractor", "WhisperFeatureExtractor", kind.into())?;
-        expect("sampling_rate", settings.sampling_rate == SAMPLE_RATE, "16000", settings.sampling_rate.to_string())?;
-        expect("feature_size", (1..=512).contains(&settings.feature_size), "1 to 512", settings.feature_size.to_string())?;
-        expect("n_fft", (4..=1 << 16).contains(&settings.n_fft), "4 to 65536", settings.n_fft.to_string())?;
+        expect(
+            "feature_extractor_type",
+            kind == "WhisperFeatureExtractor",
+            "WhisperFeatureExtractor",
+            kind.into(),
+        )?;
+        expect(
+            "sampling_rate",
+            settings.sampling_rate == SAMPLE_RATE,
+            "16000",
+            settings.sampling_rate.to_string(),
+        )?;
+        expect(
+            "feature_size",
+            (1..=512).contains(&settings.feature_size),
+            "1 to 512",
+            settings.feature_size.to_string(),
+        )?;
+        expect(
+            "n_fft",
+            (4..=1 << 16).contains(&settings.n_fft),
+            "4 to 65536",
+            settings.n_fft.to_string(),
+        )?;
         let hop_fits = (1..settings.n_fft / 2).contains(&settings.hop_length);
         expect("hop_length", hop_fits, "less than half of n_fft", settings.hop_length.to_string())?;
-        expect("chunk_length", (1..=3600).contains(&settings.chunk_length), "1 to 3600", settings.chunk_length.to_string())?;
+        expect(
+            "chunk_length",
+            (1..=3600).contains(&settings.chunk_length),
+            "1 to 3600",
+            settings.chunk_length.to_string(),
+        )?;
         expect("dither", settings.dither == 0.0, "0.0", settings.dither.to_string())?;
-        Ok(Self::new(settings.feature_size, settings.n_fft, settings.hop_length, settings.chunk_length))
+        Ok(Self::new(
+            settings.feature_size,
+            settings.n_fft,
+            settings.hop_length,
+            settings.chunk_length,
+        ))
     }
 
     fn new(n_mels: usize, n_fft: usize, hop: usize, chunk: usize) -> Self {
         // The periodic Hann window.
-        let window = (0..n_fft).map(|index| 0.5 - 0.5 * (2.0 * PI * index as f64 / n_fft as f64).cos()).collect();
+        let window = (0..n_fft)
+            .map(|index| 0.5 - 0.5 * (2.0 * PI * index as f64 / n_fft as f64).cos())
+            .collect();
         Self {
             filters: MelFilters::slaney(n_mels, n_fft / 2 + 1, SAMPLE_RATE.into()),
             fft: RealFftPlanner::new().plan_fft_forward(n_fft),
@@ -122,7 +158,12 @@ impl FeatureExtractor {
         let mut stream = self.stream();
         let mut sink = |frame: &[f32]| {
             maximum = frame.iter().copied().fold(maximum, f32::max);
-            columns.next().expect("a column for each frame").iter_mut().zip(frame).for_each(|(to, from)| *to = *from);
+            columns
+                .next()
+                .expect("a column for each frame")
+                .iter_mut()
+                .zip(frame)
+                .for_each(|(to, from)| *to = *from);
         };
         stream.push(samples, &mut sink);
         stream.finish(&mut sink);
@@ -140,14 +181,27 @@ impl FeatureExtractor {
         let input = self.fft.make_input_vec();
         let spectrum = self.fft.make_output_vec();
         let power = vec![0.0; spectrum.len()];
-        FeatureStream { extractor: self, samples: Vec::new(), begun: false, n_samples: 0, n_frames: 0, input, spectrum, power }
+        FeatureStream {
+            extractor: self,
+            samples: Vec::new(),
+            begun: false,
+            n_samples: 0,
+            n_frames: 0,
+            input,
+            spectrum,
+            power,
+        }
     }
 }
 
 impl fmt::Debug for FeatureExtractor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (n_mels, n_fft) = (self.n_mels(), self.window.len());
-        f.debug_struct("FeatureExtractor").field("n_mels", &n_mels).field("n_fft", &n_fft).field("hop", &self.hop).finish()
+        f.debug_struct("FeatureExtractor")
+            .field("n_mels", &n_mels)
+            .field("n_fft", &n_fft)
+            .field("hop", &self.hop)
+            .finish()
     }
 }
 
@@ -200,7 +254,10 @@ impl FeatureStream<'_> {
             self.begun = true;
         } else if self.begun {
             let end = self.samples.len();
-            let reflected: Vec<f32> = (2..=half + 1).map_while(|back| end.checked_sub(back)).map(|index| self.samples[index]).collect();
+            let reflected: Vec<f32> = (2..=half + 1)
+                .map_while(|back| end.checked_sub(back))
+                .map(|index| self.samples[index])
+                .collect();
             self.samples.extend(reflected);
         }
         self.frames(total, sink);
@@ -215,10 +272,16 @@ impl FeatureStream<'_> {
             for ((input, sample), factor) in self.input.iter_mut().zip(samples).zip(window) {
                 *input = f64::from(*sample) * factor;
             }
-            fft.process(&mut self.input, &mut self.spectrum).expect("buffers have the sizes of the plan");
-            self.power.iter_mut().zip(&self.spectrum).for_each(|(power, value)| *power = value.norm_sqr());
+            fft.process(&mut self.input, &mut self.spectrum)
+                .expect("buffers have the sizes of the plan");
+            self.power
+                .iter_mut()
+                .zip(&self.spectrum)
+                .for_each(|(power, value)| *power = value.norm_sqr());
             frame.clear();
-            frame.extend(filters.energies(&self.power).map(|energy| energy.max(FLOOR).log10() as f32));
+            frame.extend(
+                filters.energies(&self.power).map(|energy| energy.max(FLOOR).log10() as f32),
+            );
             sink(&frame);
             self.n_frames += 1;
             begin += hop;

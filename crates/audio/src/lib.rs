@@ -1,8 +1,9 @@
 //! From audio files to the input of a speech model.
 //!
-//! [`AudioReader`] decodes WAV, FLAC, MP3, Ogg Vorbis, Opus, M4A (AAC-LC, ALAC) and WebM audio, mixes it to mono and
-//! resamples it to 16 kHz, block by block: memory does not grow with the length of the audio.
-//! [`FeatureExtractor`] computes log-mel features equal to those of transformers' `WhisperFeatureExtractor`.
+//! [`AudioReader`] decodes WAV, FLAC, MP3, Ogg Vorbis, Opus, M4A (AAC-LC, ALAC) and WebM audio,
+//! mixes it to mono and resamples it to 16 kHz, block by block: memory does not grow with the
+//! length of the audio. [`FeatureExtractor`] computes log-mel features equal to those of
+//! transformers' `WhisperFeatureExtractor`.
 //!
 //! This crate does not depend on models or engines.
 //!

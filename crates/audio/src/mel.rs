@@ -5,7 +5,8 @@
 pub(crate) struct MelFilters(Vec<(usize, Vec<f64>)>);
 
 impl MelFilters {
-    /// `n_mels` triangular filters from 0 Hz to half of `rate` over `n_bins` bins, each of unit area (Slaney, Auditory Toolbox, 1998).
+    /// `n_mels` triangular filters from 0 Hz to half of `rate` over `n_bins` bins, each of unit
+    /// area (Slaney, Auditory Toolbox, 1998).
     pub(crate) fn slaney(n_mels: usize, n_bins: usize, rate: f64) -> Self {
         let highest = rate / 2.0;
         let edge = |index: usize| hertz(mels(highest) * index as f64 / (n_mels + 1) as f64);
@@ -29,7 +30,9 @@ impl MelFilters {
 
     /// The energy in each filter.
     pub(crate) fn energies(&self, power: &[f64]) -> impl Iterator<Item = f64> {
-        let sum = |(first, weights): &(usize, Vec<f64>)| weights.iter().zip(&power[*first..]).map(|(weight, power)| weight * power).sum();
+        let sum = |(first, weights): &(usize, Vec<f64>)| {
+            weights.iter().zip(&power[*first..]).map(|(weight, power)| weight * power).sum()
+        };
         self.0.iter().map(sum)
     }
 }
@@ -45,9 +48,17 @@ fn mels_per_e() -> f64 {
 }
 
 fn mels(hertz: f64) -> f64 {
-    if hertz < BREAK_HERTZ { hertz / HERTZ_PER_MEL } else { BREAK_MELS + (hertz / BREAK_HERTZ).ln() * mels_per_e() }
+    if hertz < BREAK_HERTZ {
+        hertz / HERTZ_PER_MEL
+    } else {
+        BREAK_MELS + (hertz / BREAK_HERTZ).ln() * mels_per_e()
+    }
 }
 
 fn hertz(mels: f64) -> f64 {
-    if mels < BREAK_MELS { mels * HERTZ_PER_MEL } else { BREAK_HERTZ * ((mels - BREAK_MELS) / mels_per_e()).exp() }
+    if mels < BREAK_MELS {
+        mels * HERTZ_PER_MEL
+    } else {
+        BREAK_HERTZ * ((mels - BREAK_MELS) / mels_per_e()).exp()
+    }
 }

@@ -11,7 +11,9 @@ use std::time::Duration;
 use symphonia::core::errors::Error as SymphoniaError;
 use symphonia::core::formats::probe::Hint;
 use symphonia::core::formats::{FormatOptions, FormatReader, TrackType};
-use symphonia::core::io::{MediaSource, MediaSourceStream, MediaSourceStreamOptions, ReadOnlySource};
+use symphonia::core::io::{
+    MediaSource, MediaSourceStream, MediaSourceStreamOptions, ReadOnlySource,
+};
 use symphonia::core::meta::MetadataOptions;
 
 /// The supported sample rates, in Hz.
@@ -19,7 +21,8 @@ const RATES: RangeInclusive<u32> = 4_000..=768_000;
 
 /// Decodes audio block by block to mono samples at [`SAMPLE_RATE`].
 ///
-/// Channels are averaged. Damaged packets are skipped, as media players do; [`AudioReader::damage`] counts them.
+/// Channels are averaged. Damaged packets are skipped, as media players do; [`AudioReader::damage`]
+/// counts them.
 pub struct AudioReader {
     place: String,
     format: Box<dyn FormatReader>,
@@ -54,7 +57,11 @@ impl AudioReader {
         let unreadable = |error: std::io::Error| Error::new(ErrorKind::Io, &place, error);
         // Opening a pipe would wait for its writer.
         if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-            return Err(Error::new(ErrorKind::Format, &place, "expected an audio file, found a folder or a device"));
+            return Err(Error::new(
+                ErrorKind::Format,
+                &place,
+                "expected an audio file, found a folder or a device",
+            ));
         }
         let file = File::open(path).map_err(unreadable)?;
         let extension = path.extension().and_then(|extension| extension.to_str());
@@ -73,7 +80,10 @@ impl AudioReader {
     ///
     /// # Errors
     /// As [`AudioReader::open`].
-    pub fn from_bytes(place: &str, bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self> {
+    pub fn from_bytes(
+        place: &str,
+        bytes: impl AsRef<[u8]> + Send + Sync + 'static,
+    ) -> Result<Self> {
         Self::probe(place.into(), Box::new(Cursor::new(bytes)), None)
     }
 
@@ -83,14 +93,22 @@ impl AudioReader {
         if let Some(extension) = extension {
             hint.with_extension(extension);
         }
-        let probed = symphonia::default::get_probe().probe(&hint, stream, FormatOptions::default(), MetadataOptions::default());
+        let probed = symphonia::default::get_probe().probe(
+            &hint,
+            stream,
+            FormatOptions::default(),
+            MetadataOptions::default(),
+        );
         let format = probed.map_err(|error| {
-            let message = format!("expected audio (WAV, FLAC, MP3, Ogg, Opus, M4A or WebM): {error}");
+            let message =
+                format!("expected audio (WAV, FLAC, MP3, Ogg, Opus, M4A or WebM): {error}");
             Error::new(ErrorKind::Format, &place, message)
         })?;
         let track = format.default_track(TrackType::Audio);
-        let track = track.ok_or_else(|| Error::new(ErrorKind::Format, &place, "the file has no audio track"))?;
-        let codec = Codec::new(track).map_err(|message| Error::new(ErrorKind::Codec, &place, message))?;
+        let track = track
+            .ok_or_else(|| Error::new(ErrorKind::Format, &place, "the file has no audio track"))?;
+        let codec =
+            Codec::new(track).map_err(|message| Error::new(ErrorKind::Codec, &place, message))?;
         let duration = track.duration.zip(track.time_base).and_then(|(duration, base)| {
             let time = base.calc_time(i64::try_from(duration.get()).ok()?.into())?;
             Duration::try_from_secs_f64(time.as_secs_f64()).ok()
@@ -128,20 +146,26 @@ impl AudioReader {
     /// Returns the next samples, of any number; `None` at the end.
     ///
     /// # Errors
-    /// If the file cannot be read, no packet can be decoded, a sample is not finite, or the format changes in a way that is not
-    /// supported.
+    /// If the file cannot be read, no packet can be decoded, a sample is not finite, or the format
+    /// changes in a way that is not supported.
     pub fn next_block(&mut self) -> Result<Option<Vec<f32>>> {
         let mut out = Vec::new();
         while out.is_empty() && !self.is_finished {
             match self.format.next_packet() {
-                Ok(Some(packet)) if packet.track_id == self.track => match self.codec.decode(&packet, &mut self.interleaved) {
-                    Ok(decoded) => self.push(decoded.rate, decoded.n_channels, &mut out)?,
-                    Err(SymphoniaError::DecodeError(_) | SymphoniaError::IoError(_)) => self.damage.skipped_packets += 1,
-                    Err(error) => return Err(self.wrong(ErrorKind::Data, error)),
-                },
+                Ok(Some(packet)) if packet.track_id == self.track => {
+                    match self.codec.decode(&packet, &mut self.interleaved) {
+                        Ok(decoded) => self.push(decoded.rate, decoded.n_channels, &mut out)?,
+                        Err(SymphoniaError::DecodeError(_) | SymphoniaError::IoError(_)) => {
+                            self.damage.skipped_packets += 1
+                        }
+                        Err(error) => return Err(self.wrong(ErrorKind::Data, error)),
+                    }
+                }
                 Ok(Some(_)) => {}
                 Ok(None) => self.finish(&mut out)?,
-                Err(SymphoniaError::IoError(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Err(SymphoniaError::IoError(error))
+                    if error.kind() == std::io::ErrorKind::UnexpectedEof =>
+                {
                     self.damage.is_truncated = true;
                     self.finish(&mut out)?;
                 }
@@ -169,21 +193,31 @@ impl AudioReader {
     fn push(&mut self, rate: u32, n_channels: usize, out: &mut Vec<f32>) -> Result<()> {
         self.mono.clear();
         let factor = 1.0 / n_channels.max(1) as f32;
-        self.mono.extend(self.interleaved.chunks_exact(n_channels.max(1)).map(|frame| frame.iter().sum::<f32>() * factor));
+        self.mono.extend(
+            self.interleaved
+                .chunks_exact(n_channels.max(1))
+                .map(|frame| frame.iter().sum::<f32>() * factor),
+        );
         if let Some(index) = self.mono.iter().position(|sample| !sample.is_finite()) {
             let position = self.n_samples + index as u64;
-            return Err(self.wrong(ErrorKind::Data, format_args!("sample {position} is not a finite number")));
+            return Err(self
+                .wrong(ErrorKind::Data, format_args!("sample {position} is not a finite number")));
         }
         self.n_samples += self.mono.len() as u64;
         if self.resampler.as_ref().is_none_or(|(known, _)| *known != rate) {
             if !RATES.contains(&rate) {
-                let message = format!("the sample rate is {rate} Hz; expected {} to {}", RATES.start(), RATES.end());
+                let message = format!(
+                    "the sample rate is {rate} Hz; expected {} to {}",
+                    RATES.start(),
+                    RATES.end()
+                );
                 return Err(self.wrong(ErrorKind::Data, message));
             }
             if let Some((_, mut before)) = self.resampler.take() {
                 before.finish(out);
             }
-            let resampler = Resampler::new(rate).map_err(|error| self.wrong(ErrorKind::Data, error))?;
+            let resampler =
+                Resampler::new(rate).map_err(|error| self.wrong(ErrorKind::Data, error))?;
             self.resampler = Some((rate, resampler));
         }
         if let Some((_, resampler)) = &mut self.resampler {
@@ -197,19 +231,25 @@ impl AudioReader {
         let Some((rate, resampler)) = &mut self.resampler else {
             return match self.damage.skipped_packets {
                 0 => Ok(()),
-                skipped => Err(self.wrong(ErrorKind::Data, format_args!("none of its {skipped} packets can be decoded"))),
+                skipped => Err(self.wrong(
+                    ErrorKind::Data,
+                    format_args!("none of its {skipped} packets can be decoded"),
+                )),
             };
         };
         resampler.finish(out);
         // Containers round: less than a tenth of a second is not missing.
         let found = self.n_samples as f64 / f64::from(*rate);
-        self.damage.is_truncated |= self.duration.is_some_and(|duration| duration.as_secs_f64() - found > 0.1);
+        self.damage.is_truncated |=
+            self.duration.is_some_and(|duration| duration.as_secs_f64() - found > 0.1);
         Ok(())
     }
 
     fn restart(&mut self) -> Result<()> {
         let track = self.format.default_track(TrackType::Audio);
-        let track = track.ok_or_else(|| self.wrong(ErrorKind::Format, "the chained stream has no audio track"))?;
+        let track = track.ok_or_else(|| {
+            self.wrong(ErrorKind::Format, "the chained stream has no audio track")
+        })?;
         self.track = track.id;
         self.codec = Codec::new(track).map_err(|message| self.wrong(ErrorKind::Codec, message))?;
         self.duration = None;
@@ -223,6 +263,9 @@ impl AudioReader {
 
 impl std::fmt::Debug for AudioReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AudioReader").field("place", &self.place).field("rate", &SAMPLE_RATE).finish_non_exhaustive()
+        f.debug_struct("AudioReader")
+            .field("place", &self.place)
+            .field("rate", &SAMPLE_RATE)
+            .finish_non_exhaustive()
     }
 }

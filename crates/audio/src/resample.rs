@@ -4,9 +4,11 @@ use crate::SAMPLE_RATE;
 use rubato::audioadapter_buffers::direct::InterleavedSlice;
 use rubato::{Fft, FixedSync, Indexing, Resampler as _};
 
-/// Resamples block by block, without delay: the first output sample belongs to the first input sample.
+/// Resamples block by block, without delay: the first output sample belongs to the first input
+/// sample.
 pub(crate) struct Resampler {
-    /// `None` if the input has the output's rate. In f64, as the transforms of features: the compiler makes them for one type only.
+    /// `None` if the input has the output's rate. In f64, as the transforms of features: the
+    /// compiler makes them for one type only.
     fft: Option<Fft<f64>>,
     rate: u32,
     /// Input that does not fill a chunk yet.
@@ -21,8 +23,8 @@ pub(crate) struct Resampler {
 impl Resampler {
     /// A resampler for input of `rate` Hz; the error is rubato's.
     pub(crate) fn new(rate: u32) -> Result<Self, String> {
-        // Chunks of about 50 ms in one transform: the longer the filter, the steeper its edge. Of an odd length, its delay would not be
-        // a whole number of samples.
+        // Chunks of about 50 ms in one transform: the longer the filter, the steeper its edge. Of
+        // an odd length, its delay would not be a whole number of samples.
         let unit = rate / gcd(rate, SAMPLE_RATE);
         let chunk = (unit * (rate / 20).div_ceil(unit).next_multiple_of(2)) as usize;
         let fft = match rate {
@@ -82,10 +84,13 @@ impl Resampler {
         self.chunk.resize(fft.input_frames_next(), 0.0);
         let (n_input, n_output) = (self.chunk.len(), fft.output_frames_next());
         let mut output = vec![0.0; n_output];
-        let input = InterleavedSlice::new(&self.chunk, 1, n_input).expect("one channel of this length");
-        let mut adapter = InterleavedSlice::new_mut(&mut output, 1, n_output).expect("one channel of this length");
-        let (_, written) =
-            fft.process_into_buffer(&input, &mut adapter, None::<&Indexing>).expect("buffers have the sizes that rubato asks for");
+        let input =
+            InterleavedSlice::new(&self.chunk, 1, n_input).expect("one channel of this length");
+        let mut adapter = InterleavedSlice::new_mut(&mut output, 1, n_output)
+            .expect("one channel of this length");
+        let (_, written) = fft
+            .process_into_buffer(&input, &mut adapter, None::<&Indexing>)
+            .expect("buffers have the sizes that rubato asks for");
         let dropped = self.delay.min(written);
         self.delay -= dropped;
         out.extend(output[dropped..written].iter().map(|&sample| sample as f32));

@@ -1,8 +1,9 @@
-//! MarianMT checkpoints in Hugging Face's form: one of the base shape with seeded random weights (60.6 million parameters, 242 MB),
-//! and one of the size of M2M100 with 1.2 billion (4.96 GB) whose weights are a hole in the file.
+//! MarianMT checkpoints in Hugging Face's form: one of the base shape with seeded random weights
+//! (60.6 million parameters, 242 MB), and one of the size of M2M100 with 1.2 billion (4.96 GB)
+//! whose weights are a hole in the file.
 //!
-//! Names and order are those of `save_pretrained`. The files are streamed: eight bytes of length, a JSON header with the type, shape and
-//! position of each tensor, then the values.
+//! Names and order are those of `save_pretrained`. The files are streamed: eight bytes of length, a
+//! JSON header with the type, shape and position of each tensor, then the values.
 
 use fs_err::{self as fs, File};
 use std::io::{BufWriter, Write};
@@ -29,7 +30,8 @@ pub const LARGE: Shape = Shape { d_model: 1024, d_ff: 8192, heads: 16, layers: 2
 pub const POSITIONS: usize = 512;
 
 /// The tokenizer of the bundled checkpoint, whose 8,000 pieces are ids below 32,000.
-pub const TOKENIZER: [&str; 3] = ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"];
+pub const TOKENIZER: [&str; 3] =
+    ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"];
 
 /// The folder of the checkpoint and its weights file.
 pub struct Checkpoint {
@@ -48,7 +50,9 @@ pub fn marian_large(workspace: &Workspace) -> Result<Checkpoint> {
     checkpoint(workspace, "marian-large", LARGE, |path, header, tensors| {
         let mut file = File::create(path)?;
         file.write_all(header)?;
-        file.set_len(header.len() as u64 + 4 * tensors.iter().map(Tensor::n_elements).sum::<usize>() as u64)?;
+        file.set_len(
+            header.len() as u64 + 4 * tensors.iter().map(Tensor::n_elements).sum::<usize>() as u64,
+        )?;
         Ok(file.sync_all()?)
     })
 }
@@ -133,10 +137,13 @@ impl Tensor {
 pub fn tensors(shape: Shape) -> Vec<Tensor> {
     let Shape { d_model, d_ff, layers, vocab, .. } = shape;
     let mut tensors = Vec::new();
-    let mut add = |name: String, shape: &[usize]| tensors.push(Tensor { name, shape: shape.to_vec() });
+    let mut add =
+        |name: String, shape: &[usize]| tensors.push(Tensor { name, shape: shape.to_vec() });
     add("final_logits_bias".into(), &[1, vocab]);
     add("model.shared.weight".into(), &[vocab, d_model]);
-    for (side, attentions) in [("encoder", &["self_attn"][..]), ("decoder", &["self_attn", "encoder_attn"])] {
+    for (side, attentions) in
+        [("encoder", &["self_attn"][..]), ("decoder", &["self_attn", "encoder_attn"])]
+    {
         for layer_index in 0..layers {
             let layer = format!("model.{side}.layers.{layer_index}");
             let mut affine = |name: &str, shape: &[usize]| {
@@ -158,14 +165,18 @@ pub fn tensors(shape: Shape) -> Vec<Tensor> {
     tensors
 }
 
-/// The length in eight bytes, and the JSON padded with spaces so that the values start at a multiple of eight.
+/// The length in eight bytes, and the JSON padded with spaces so that the values start at a
+/// multiple of eight.
 pub fn header(tensors: &[Tensor]) -> Result<Vec<u8>> {
     let mut fields = Map::new();
     fields.insert("__metadata__".into(), json!({"format": "pt"}));
     let mut offset = 0;
     for tensor in tensors {
         let end = offset + 4 * tensor.n_elements();
-        fields.insert(tensor.name.clone(), json!({"dtype": "F32", "shape": tensor.shape, "data_offsets": [offset, end]}));
+        fields.insert(
+            tensor.name.clone(),
+            json!({"dtype": "F32", "shape": tensor.shape, "data_offsets": [offset, end]}),
+        );
         offset = end;
     }
     let mut json = serde_json::to_vec(&fields)?;

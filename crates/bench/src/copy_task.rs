@@ -1,5 +1,5 @@
-//! `cargo xtask bench copy-task`: checks that a model learns. It copies or reverses sequences of letters, by their first word; training
-//! and test have no sequence in common.
+//! `cargo xtask bench copy-task`: checks that a model learns. It copies or reverses sequences of
+//! letters, by their first word; training and test have no sequence in common.
 //!
 //! The task requires attention by content and by position over whole sequences.
 
@@ -27,16 +27,21 @@ pub const LETTERS: std::ops::RangeInclusive<u64> = 4..=12;
 pub const ALPHABET: u64 = 16;
 
 /// The models: names and settings.
-pub const CHOICES: [(&str, &str); 3] =
-    [("paper", "preset = \"tiny\""), ("additive", "preset = \"additive\""), ("rotary", "preset = \"rotary\"")];
+pub const CHOICES: [(&str, &str); 3] = [
+    ("paper", "preset = \"tiny\""),
+    ("additive", "preset = \"additive\""),
+    ("rotary", "preset = \"rotary\""),
+];
 
 /// Train a model to copy and to reverse sequences, and count exact translations
 ///
-/// 2+2 layers, d_model 64, sequences of 4 to 12 letters; then 2,000 new sequences are translated greedily. Prints the share of exact
-/// ones, updates and time. Fails if less than 99.9% are exact, or a training takes more than two minutes.
+/// 2+2 layers, d_model 64, sequences of 4 to 12 letters; then 2,000 new sequences are translated
+/// greedily. Prints the share of exact ones, updates and time. Fails if less than 99.9% are exact,
+/// or a training takes more than two minutes.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Models, separated by commas: paper, additive (the attention score of Bahdanau et al. 2015), rotary (rotary positions)
+    /// Models, separated by commas: paper, additive (the attention score of Bahdanau et al. 2015),
+    /// rotary (rotary positions)
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "paper", value_parser = CHOICES.map(|(name, _)| name))]
     pub choices: Vec<String>,
     /// Number of updates
@@ -76,7 +81,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     for (name, count) in parts {
         let (part, others) = rest.split_at(count);
         rest = others;
-        let lines = |side: fn(&(String, String)) -> &str| part.iter().map(|pair| format!("{}\n", side(pair))).collect::<String>();
+        let lines = |side: fn(&(String, String)) -> &str| {
+            part.iter().map(|pair| format!("{}\n", side(pair))).collect::<String>()
+        };
         fs::write(folder.path().join(format!("{name}.source")), lines(|pair| &pair.0))?;
         fs::write(folder.path().join(format!("{name}.target")), lines(|pair| &pair.1))?;
     }
@@ -96,17 +103,32 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 }
 
 /// Trains a model on the folder's text and tests it.
-pub fn teach(options: &Options, name: &str, folder: &Path, cognate: impl Fn() -> Command) -> Result<Learned> {
+pub fn teach(
+    options: &Options,
+    name: &str,
+    folder: &Path,
+    cognate: impl Fn() -> Command,
+) -> Result<Learned> {
     let (config, out) = (folder.join(format!("{name}.toml")), folder.join(name));
     fs::write(&config, settings(options, name))?;
     let start = Instant::now();
     call(cognate().arg("train").arg(&config).args(["--engine", "ort", "--out"]).arg(&out))?;
     let time = start.elapsed();
-    let found =
-        capture(cognate().args(["translate", "--engine", "ort", "--input"]).arg(folder.join("test.source")).arg("--model").arg(&out))?;
-    let wanted = fs::read_to_string(folder.join("test.target")).context("test.target was written before")?;
+    let found = capture(
+        cognate()
+            .args(["translate", "--engine", "ort", "--input"])
+            .arg(folder.join("test.source"))
+            .arg("--model")
+            .arg(&out),
+    )?;
+    let wanted =
+        fs::read_to_string(folder.join("test.target")).context("test.target was written before")?;
     let asked = wanted.lines().count();
-    ensure!(found.lines().count() == asked, "{name}: {} answers to {asked} sequences", found.lines().count());
+    ensure!(
+        found.lines().count() == asked,
+        "{name}: {} answers to {asked} sequences",
+        found.lines().count()
+    );
     Ok(Learned {
         name: name.to_owned(),
         exact: wanted.lines().zip(found.lines()).filter(|(wanted, found)| wanted == found).count(),
@@ -116,7 +138,8 @@ pub fn teach(options: &Options, name: &str, folder: &Path, cognate: impl Fn() ->
 }
 
 pub fn settings(options: &Options, name: &str) -> String {
-    let (_, choice) = CHOICES.iter().find(|(known, _)| *known == name).copied().unwrap_or(CHOICES[0]);
+    let (_, choice) =
+        CHOICES.iter().find(|(known, _)| *known == name).copied().unwrap_or(CHOICES[0]);
     let Options { seed, threads, updates, .. } = options;
     let warmup = updates / 6;
     format!(
@@ -138,16 +161,22 @@ pub fn sequences(count: usize) -> Vec<(String, String)> {
     let mut state = 1_u64;
     let mut number = |below: u64| {
         // Knuth's generator, of which the upper bits are used.
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
     let (mut seen, mut found) = (HashSet::new(), Vec::new());
     while found.len() < count {
         let task = ["copy", "reverse"][number(2) as usize];
         let length = LETTERS.start() + number(1 + LETTERS.end() - LETTERS.start());
-        let letters: Vec<String> = (0..length).map(|_| char::from(b'a' + number(ALPHABET) as u8).to_string()).collect();
+        let letters: Vec<String> =
+            (0..length).map(|_| char::from(b'a' + number(ALPHABET) as u8).to_string()).collect();
         let source = format!("{task} {}", letters.join(" "));
-        let answer = if task == "copy" { letters.join(" ") } else { letters.into_iter().rev().collect::<Vec<_>>().join(" ") };
+        let answer = if task == "copy" {
+            letters.join(" ")
+        } else {
+            letters.into_iter().rev().collect::<Vec<_>>().join(" ")
+        };
         if seen.insert(source.clone()) {
             found.push((source, answer));
         }
@@ -164,10 +193,17 @@ impl Learned {
         let Self { name, exact, asked, time } = self;
         let mut missed = Vec::new();
         if self.share() < EXACT_BOUND {
-            missed.push(format!("{name}: {exact} of {asked} sequences are exact, at least {}%", 100.0 * EXACT_BOUND));
+            missed.push(format!(
+                "{name}: {exact} of {asked} sequences are exact, at least {}%",
+                100.0 * EXACT_BOUND
+            ));
         }
         if *time > TIME_BOUND {
-            missed.push(format!("{name}: trained in {}, at most {}", duration(*time), duration(TIME_BOUND)));
+            missed.push(format!(
+                "{name}: trained in {}, at most {}",
+                duration(*time),
+                duration(TIME_BOUND)
+            ));
         }
         missed
     }
@@ -176,7 +212,16 @@ impl Learned {
 pub fn text(learned: &[Learned], updates: u64) -> String {
     let row = |learned: &Learned| {
         let exact = format!("{:.2}%", 100.0 * learned.share());
-        vec![learned.name.clone(), exact, thousands(learned.asked as u64), thousands(updates), duration(learned.time)]
+        vec![
+            learned.name.clone(),
+            exact,
+            thousands(learned.asked as u64),
+            thousands(updates),
+            duration(learned.time),
+        ]
     };
-    table(&["choice", "exact", "of", "updates", "time"], &learned.iter().map(row).collect::<Vec<_>>())
+    table(
+        &["choice", "exact", "of", "updates", "time"],
+        &learned.iter().map(row).collect::<Vec<_>>(),
+    )
 }

@@ -1,8 +1,9 @@
-//! `cargo xtask bench decode`: tokens per second of whole calls, from token ids to token ids, compared with CTranslate2, Optimum and
-//! PyTorch in the same run.
+//! `cargo xtask bench decode`: tokens per second of whole calls, from token ids to token ids,
+//! compared with CTranslate2, Optimum and PyTorch in the same run.
 //!
-//! Each program loads its model once; then they run in turn, call by call, so that other load of the machine affects all. No sentence
-//! ends before its limit: all programs generate the same number of tokens. The drivers of the others are in `crates/bench/python`.
+//! Each program loads its model once; then they run in turn, call by call, so that other load of
+//! the machine affects all. No sentence ends before its limit: all programs generate the same
+//! number of tokens. The drivers of the others are in `crates/bench/python`.
 
 pub mod chart;
 pub mod limits;
@@ -38,11 +39,13 @@ pub const REQUIREMENTS: &str = include_str!("../python/requirements.txt");
 
 /// Measure tokens per second of decoding, compared with CTranslate2, Optimum and PyTorch
 ///
-/// Models of the shapes of Marian-base and T5-small with random weights are created once, in target/bench. 24 source tokens, exactly 32
-/// new ones; of T5-small also long texts, by the programs with a floor and their peers on one thread. Prints the median and the extremes of tokens per second, the ratio to CTranslate2 in the same precision, the share of the
-/// machine's limit, and the share of Cognate's time outside of the graphs. The first run installs packages from PyPI into
-/// target/bench/decode (6 GB, most of it PyTorch). Fails if a row is slower than its floor, also after --write, which marks it on the
-/// page.
+/// Models of the shapes of Marian-base and T5-small with random weights are created once, in
+/// target/bench. 24 source tokens, exactly 32 new ones; of T5-small also long texts, by the
+/// programs with a floor and their peers on one thread. Prints the median and the extremes of
+/// tokens per second, the ratio to CTranslate2 in the same precision, the share of the machine's
+/// limit, and the share of Cognate's time outside of the graphs. The first run installs packages
+/// from PyPI into target/bench/decode (6 GB, most of it PyTorch). Fails if a row is slower than its
+/// floor, also after --write, which marks it on the page.
 #[derive(clap::Args)]
 pub struct Options {
     /// Number of measurements of each call, in turn; a third of it for rows without a floor
@@ -75,23 +78,39 @@ pub struct Options {
 
 /// Runs the command.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    ensure!(!options.batch.contains(&0) && !options.beams.contains(&0) && !options.threads.contains(&0), "expected numbers from 1 on");
+    ensure!(
+        !options.batch.contains(&0) && !options.beams.contains(&0) && !options.threads.contains(&0),
+        "expected numbers from 1 on"
+    );
     let chosen = SHAPES.iter().filter(|shape| is_chosen(&options.shape, shape.name));
     let shapes: Vec<_> = chosen.filter(|shape| !calls(shape, options).is_empty()).collect();
-    ensure!(!shapes.is_empty(), "--batch: expected {MOST_LONG} or fewer sentences of long texts, found {:?}", options.batch);
+    ensure!(
+        !shapes.is_empty(),
+        "--batch: expected {MOST_LONG} or fewer sentences of long texts, found {:?}",
+        options.batch
+    );
     let cognate = options.cognate.path(workspace)?;
     let bench = std::env::current_exe().context("the path of this program")?;
     let home = workspace.target("bench/decode");
-    let python = python::environment(&home.join("python"), &REQUIREMENTS.lines().collect::<Vec<_>>())?;
+    let python =
+        python::environment(&home.join("python"), &REQUIREMENTS.lines().collect::<Vec<_>>())?;
     let scripts = workspace.root().join("crates/bench/python");
     let mut report = Report { rounds: options.rounds, ..Report::default() };
     for shape in shapes {
         let folder = home.join(shape.model);
         fs::create_dir_all(&folder)?;
         peers::make(workspace, &python, shape.model, &folder.join("checkpoint"))?;
-        let place = Place { cognate: &cognate, bench: &bench, python: &python, scripts: &scripts, folder: &folder };
+        let place = Place {
+            cognate: &cognate,
+            bench: &bench,
+            python: &python,
+            scripts: &scripts,
+            folder: &folder,
+        };
         let mut ways = Vec::new();
-        let is_wanted = |way: &&Way| is_chosen(&options.only, way.name) && (!shape.is_long() || way.runs_long_texts());
+        let is_wanted = |way: &&Way| {
+            is_chosen(&options.only, way.name) && (!shape.is_long() || way.runs_long_texts())
+        };
         for way in WAYS.iter().filter(is_wanted) {
             match place.prepare(way) {
                 Ok(()) => ways.push(way),
@@ -111,7 +130,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         let machine = Machine::here();
         let chart = chart_of(&machine);
         record::put(&folder.join(RECORD), &report.record(machine, &chart))?;
-        fs::write(folder.join(&chart), chart::svg(&report.blocks)).with_context(|| chart.clone())?;
+        fs::write(folder.join(&chart), chart::svg(&report.blocks))
+            .with_context(|| chart.clone())?;
         println!("written: onnx/{RECORD}, onnx/{chart}");
     }
     judge(&report.missed(), options.allow_missed)
@@ -121,20 +141,39 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 const MOST_LONG: usize = 8;
 
 fn calls(shape: &Shape, options: &Options) -> Vec<Column> {
-    let calls = options.beams.iter().flat_map(|&beams| options.batch.iter().map(move |&batch| Column { batch, beams }));
+    let calls = options
+        .beams
+        .iter()
+        .flat_map(|&beams| options.batch.iter().map(move |&batch| Column { batch, beams }));
     calls.filter(|call| !shape.is_long() || call.batch <= MOST_LONG).collect()
 }
 
 /// Measures all programs with a number of threads, in turn.
-fn measure(place: &Place<'_>, shape: &'static Shape, ways: &[&'static Way], threads: usize, options: &Options) -> Result<Block> {
+fn measure(
+    place: &Place<'_>,
+    shape: &'static Shape,
+    ways: &[&'static Way],
+    threads: usize,
+    options: &Options,
+) -> Result<Block> {
     let before = Limits::measure(place, shape, threads)?;
     let mut drivers = Vec::new();
     for way in ways {
         eprintln!("{}: loading {}", shape.on(threads), way.name);
-        drivers.push(Driver::start(place.serve(way, threads), &place.folder.join(format!("{}.log", way.name))).context(way.name)?);
+        drivers.push(
+            Driver::start(
+                place.serve(way, threads),
+                &place.folder.join(format!("{}.log", way.name)),
+            )
+            .context(way.name)?,
+        );
     }
     let calls = calls(shape, options);
-    let mut rows: Vec<Row> = ways.iter().zip(&drivers).map(|(way, driver)| Row::new(way, &driver.greeting, calls.len())).collect();
+    let mut rows: Vec<Row> = ways
+        .iter()
+        .zip(&drivers)
+        .map(|(way, driver)| Row::new(way, &driver.greeting, calls.len()))
+        .collect();
     for (index, column) in calls.iter().enumerate() {
         let request = json!({ "sources": shape.sources(column.batch), "beams": column.beams, "new_tokens": shape.lengths[1] });
         // In round 0 buffers grow and graphs are planned for new shapes.
@@ -160,7 +199,10 @@ fn check(answer: &Answer, shape: &Shape, batch: usize) -> Result<()> {
     let [n_source, n_new] = shape.lengths;
     let expected = batch * n_new;
     if answer.tokens != expected {
-        bail!("expected {expected} tokens from {batch} sources of {n_source}, found {}", answer.tokens);
+        bail!(
+            "expected {expected} tokens from {batch} sources of {n_source}, found {}",
+            answer.tokens
+        );
     }
     Ok(())
 }

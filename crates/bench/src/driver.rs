@@ -58,7 +58,8 @@ impl Driver {
         let mut child = command.spawn().with_context(|| format!("{shown}: cannot start"))?;
         let requests = child.stdin.take();
         let answers = BufReader::new(child.stdout.take().context("the standard output is a pipe")?);
-        let mut driver = Driver { child, requests, answers, greeting: Greeting::default(), log: log.to_owned() };
+        let mut driver =
+            Driver { child, requests, answers, greeting: Greeting::default(), log: log.to_owned() };
         driver.greeting = driver.read()?;
         Ok(driver)
     }

@@ -1,7 +1,8 @@
-//! `cargo xtask bench export`: time and memory of an export, compared with writing the same bytes to the disk.
+//! `cargo xtask bench export`: time and memory of an export, compared with writing the same bytes
+//! to the disk.
 //!
-//! The yardstick is `dd conv=fsync` of the checkpoint's weights file, which is in the page cache. Both run in turn, with new output
-//! files and an idle disk.
+//! The yardstick is `dd conv=fsync` of the checkpoint's weights file, which is in the page cache.
+//! Both run in turn, with new output files and an idle disk.
 
 use fs_err::{self as fs, File};
 use std::io;
@@ -23,15 +24,18 @@ pub const TIME_BOUND: f64 = 2.0;
 /// Peak of anonymous memory, in bytes.
 pub const MEMORY_BOUND: u64 = 64_000_000;
 
-/// Measure time and memory of exporting a checkpoint of Marian-base shape (242 MB), compared with `dd conv=fsync`
+/// Measure time and memory of exporting a checkpoint of Marian-base shape (242 MB), compared with
+/// `dd conv=fsync`
 ///
-/// The checkpoint has random weights and is created once, in target/bench. Fails if the median export takes more than twice the median
-/// `dd`, or an export more than 64 MB of anonymous memory. Then this checkpoint and one of 4.96 GB are exported in place, in at most
-/// 0.1 s and 100 MB. Linux only.
+/// The checkpoint has random weights and is created once, in target/bench. Fails if the median
+/// export takes more than twice the median `dd`, or an export more than 64 MB of anonymous memory.
+/// Then this checkpoint and one of 4.96 GB are exported in place, in at most 0.1 s and 100 MB.
+/// Linux only.
 ///
-/// With --peers: compared with `optimum-cli export onnx` instead, on checkpoints of the shapes of Marian-base, T5-small, BART-base,
-/// M2M100, BERT-base and GPT-2 with random weights by transformers (installs 6 GB in target/interop). Fails if an export is not 20
-/// times as fast as Optimum's, takes more than a third of its memory, or writes more than 1.05 times the checkpoint.
+/// With --peers: compared with `optimum-cli export onnx` instead, on checkpoints of the shapes of
+/// Marian-base, T5-small, BART-base, M2M100, BERT-base and GPT-2 with random weights by
+/// transformers (installs 6 GB in target/interop). Fails if an export is not 20 times as fast as
+/// Optimum's, takes more than a third of its memory, or writes more than 1.05 times the checkpoint.
 #[derive(clap::Args)]
 pub struct Options {
     /// Number of runs of each program, in turn; slow ones (Optimum, verification) run once
@@ -105,7 +109,11 @@ pub fn print_files(checkpoint: &Checkpoint, written: &[(String, u64)]) -> Result
     let named = written.iter().map(|(name, bytes)| (format!("written: {name}"), *bytes));
     let all = from.into_iter().chain(named).chain([("written in all".to_owned(), total)]);
     let rows: Vec<_> = all.map(|(name, bytes)| vec![name, thousands(bytes)]).collect();
-    println!("{} parameters\n\n{}", thousands(checkpoint.parameters), table(&["file", "bytes"], &rows));
+    println!(
+        "{} parameters\n\n{}",
+        thousands(checkpoint.parameters),
+        table(&["file", "bytes"], &rows)
+    );
     Ok(())
 }
 
@@ -116,15 +124,33 @@ pub fn judge(copies: &[Measured], exports: &[Measured]) -> Result<()> {
         ("dd conv=fsync, s", copy, 3),
         ("cognate export --no-verify, s", export, 3),
         ("peak anonymous memory, MB", megabytes(exports, |memory| memory.anonymous), 1),
-        ("peak resident memory, mapped files included, MB", megabytes(exports, |memory| memory.resident), 1),
+        (
+            "peak resident memory, mapped files included, MB",
+            megabytes(exports, |memory| memory.resident),
+            1,
+        ),
     ];
-    println!("{}", figures(&format!("{} rounds", exports.len()), rows.map(|(name, summary, digits)| (name.to_owned(), summary, digits))));
+    println!(
+        "{}",
+        figures(
+            &format!("{} rounds", exports.len()),
+            rows.map(|(name, summary, digits)| (name.to_owned(), summary, digits))
+        )
+    );
     let ratio = export.median / copy.median;
     let peak = peak(exports).anonymous;
     ensure!(peak > 0, "no memory of the export was measured: it ended too soon");
     println!("median export / median dd = {ratio:.2} (at most {TIME_BOUND})");
     println!("peak anonymous memory {} (at most {})", bytes(peak), bytes(MEMORY_BOUND));
-    ensure!(ratio <= TIME_BOUND, "the export is too slow: {ratio:.2} times dd, at most {TIME_BOUND}");
-    ensure!(peak <= MEMORY_BOUND, "the export allocates too much: {}, at most {}", bytes(peak), bytes(MEMORY_BOUND));
+    ensure!(
+        ratio <= TIME_BOUND,
+        "the export is too slow: {ratio:.2} times dd, at most {TIME_BOUND}"
+    );
+    ensure!(
+        peak <= MEMORY_BOUND,
+        "the export allocates too much: {}, at most {}",
+        bytes(peak),
+        bytes(MEMORY_BOUND)
+    );
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! `cargo xtask bench generate`: `generate.onnx`, which decodes a batch in one call, beside the loop of `cognate translate` on the same
-//! engine, and beside Optimum's.
+//! `cargo xtask bench generate`: `generate.onnx`, which decodes a batch in one call, beside the
+//! loop of `cognate translate` on the same engine, and beside Optimum's.
 //!
-//! Programs take turns on real sentences, from token ids to token ids. Ratios are of time on processors, which other programs on the
-//! machine hardly change: the median of the rounds' ratios.
+//! Programs take turns on real sentences, from token ids to token ids. Ratios are of time on
+//! processors, which other programs on the machine hardly change: the median of the rounds' ratios.
 
 pub mod report;
 
@@ -27,9 +27,10 @@ use xtask::workspace::{Cognate, Workspace};
 
 /// Measure generate.onnx, compared with the loop of `cognate translate` and with Optimum
 ///
-/// The bundled model decodes sentences of Multi30k's test text (without that text, of the bundled parallel text) on one thread, up to
-/// their end tokens. Prints milliseconds a sentence and ratios of time on processors. The first run installs packages from PyPI into
-/// target/bench/decode (6 GB, most of it PyTorch). Fails if a ratio misses its bound.
+/// The bundled model decodes sentences of Multi30k's test text (without that text, of the bundled
+/// parallel text) on one thread, up to their end tokens. Prints milliseconds a sentence and ratios
+/// of time on processors. The first run installs packages from PyPI into target/bench/decode (6 GB,
+/// most of it PyTorch). Fails if a ratio misses its bound.
 #[derive(clap::Args)]
 pub struct Options {
     /// Number of measurements of each cell, in turn
@@ -66,17 +67,26 @@ const fn ours(name: &'static str, title: &'static str, export: &'static [&'stati
 pub const WAYS: [Way; 3] = [
     ours("generate", "generate.onnx", &["--layout", "generate"]),
     ours("loop", "loop outside of the graph", &[]),
-    Way { program: Program::Theirs { kind: "optimum", is_converted: true }, ..ours("optimum", "Optimum", &[]) },
+    Way {
+        program: Program::Theirs { kind: "optimum", is_converted: true },
+        ..ours("optimum", "Optimum", &[])
+    },
 ];
 
 /// Runs the command.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    ensure!(!options.batch.contains(&0) && !options.beams.contains(&0), "expected numbers from 1 on");
+    ensure!(
+        !options.batch.contains(&0) && !options.beams.contains(&0),
+        "expected numbers from 1 on"
+    );
     let cognate = options.cognate.path(workspace)?;
     let bench = std::env::current_exe().context("the path of this program")?;
     let ways: Vec<&Way> = WAYS.iter().filter(|way| is_chosen(&options.only, way.name)).collect();
     let python = match ways.iter().any(|way| matches!(way.program, Program::Theirs { .. })) {
-        true => python::environment(&workspace.target("bench/decode/python"), &REQUIREMENTS.lines().collect::<Vec<_>>())?,
+        true => python::environment(
+            &workspace.target("bench/decode/python"),
+            &REQUIREMENTS.lines().collect::<Vec<_>>(),
+        )?,
         false => Default::default(),
     };
     let library = onnxruntime::bring(workspace, Build::Cpu)?;
@@ -84,7 +94,13 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let folder = workspace.target("bench/generate");
     fs::create_dir_all(&folder)?;
     let scripts = workspace.root().join("crates/bench/python");
-    let place = Place { cognate: &cognate, bench: &bench, python: &python, scripts: &scripts, folder: &folder };
+    let place = Place {
+        cognate: &cognate,
+        bench: &bench,
+        python: &python,
+        scripts: &scripts,
+        folder: &folder,
+    };
     copy_checkpoint(&model, &place.checkpoint())?;
     let mut programs = Vec::new();
     for way in &ways {
@@ -93,24 +109,35 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             Program::Theirs { .. } => place.serve(way, 1),
             Program::Ours { engine, .. } => {
                 let mut command = processors::bound(&bench, 1);
-                command.args(["measure", "generate", "--engine", engine, "--model"]).arg(folder.join(way.name));
+                command
+                    .args(["measure", "generate", "--engine", engine, "--model"])
+                    .arg(folder.join(way.name));
                 command
             }
         };
         command.env("ORT_DYLIB_PATH", &library);
-        programs.push(Driver::start(command, &folder.join(format!("{}.log", way.name))).context(way.name)?);
+        programs.push(
+            Driver::start(command, &folder.join(format!("{}.log", way.name))).context(way.name)?,
+        );
     }
     let sources = sources(workspace, options.sentences as usize)?;
     let engines = programs.iter().map(|program| program.greeting.engine.clone()).collect();
-    let mut report = Report { rounds: options.rounds, sentences: sources.len(), ways: ways.clone(), engines, cells: Vec::new() };
+    let mut report = Report {
+        rounds: options.rounds,
+        sentences: sources.len(),
+        ways: ways.clone(),
+        engines,
+        cells: Vec::new(),
+    };
     for &beams in &options.beams {
         for &batch in &options.batch {
             let mut cell = Cell::new(Column { batch, beams }, ways.len());
             // Round 0 warms up.
             for round in 0..=options.rounds {
                 for (index, (way, program)) in ways.iter().zip(&mut programs).enumerate() {
-                    let answer: Answer =
-                        program.request(&json!({ "sources": sources, "beams": beams, "batch": batch })).context(way.name)?;
+                    let answer: Answer = program
+                        .request(&json!({ "sources": sources, "beams": beams, "batch": batch }))
+                        .context(way.name)?;
                     cell.add(round, index, answer);
                 }
             }
@@ -129,7 +156,13 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 /// Optimum converts a folder without the bundled model's other files.
 fn copy_checkpoint(model: &std::path::Path, folder: &std::path::Path) -> Result<()> {
     fs::create_dir_all(folder)?;
-    for name in ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"] {
+    for name in [
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ] {
         fs::copy(model.join(name), folder.join(name))?;
     }
     Ok(())
@@ -138,8 +171,14 @@ fn copy_checkpoint(model: &std::path::Path, folder: &std::path::Path) -> Result<
 /// Token ids of the first sentences of the text.
 fn sources(workspace: &Workspace, count: usize) -> Result<Vec<Vec<i64>>> {
     let test = multi30k(workspace).map(|[train, _]| train.with_file_name("test_2016_flickr.en"));
-    let path = test.filter(|path| path.is_file()).unwrap_or_else(|| workspace.root().join("testdata/parallel/train.en"));
-    let tokenizer = Tokenizer::from_file(workspace.root().join("testdata/multi30k-en-de/tokenizer.json"))?;
+    let path = test
+        .filter(|path| path.is_file())
+        .unwrap_or_else(|| workspace.root().join("testdata/parallel/train.en"));
+    let tokenizer =
+        Tokenizer::from_file(workspace.root().join("testdata/multi30k-en-de/tokenizer.json"))?;
     let text = fs::read_to_string(&path)?;
-    text.lines().take(count).map(|line| tokenizer.encode(line).with_context(|| format!("{}: {line}", path.display()))).collect()
+    text.lines()
+        .take(count)
+        .map(|line| tokenizer.encode(line).with_context(|| format!("{}: {line}", path.display())))
+        .collect()
 }

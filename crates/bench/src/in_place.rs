@@ -1,5 +1,6 @@
-//! The last parts of `cargo xtask bench export`: exports in place, whose time and memory do not grow with the weights; and the time
-//! from the start of `cognate translate` on ONNX Runtime to its first token, from a packed export and from an export in place.
+//! The last parts of `cargo xtask bench export`: exports in place, whose time and memory do not
+//! grow with the weights; and the time from the start of `cognate translate` on ONNX Runtime to its
+//! first token, from a packed export and from an export in place.
 
 use std::path::Path;
 use std::process::Command;
@@ -40,27 +41,53 @@ pub fn run(workspace: &Workspace, cognate: &Path, rounds: u32) -> Result<()> {
 pub fn judge(measured: &[(String, Vec<Measured>)]) -> Result<()> {
     let rows = measured.iter().flat_map(|(name, runs)| {
         let memory = megabytes(runs, |memory| memory.anonymous);
-        [(format!("{name}, s"), seconds(runs), 3), (format!("{name}, MB of anonymous memory"), memory, 1)]
+        [
+            (format!("{name}, s"), seconds(runs), 3),
+            (format!("{name}, MB of anonymous memory"), memory, 1),
+        ]
     });
     println!("{}", figures("", rows));
     for (name, runs) in measured {
         let (median, peak) = (seconds(runs).median, peak(runs).anonymous);
         ensure!(peak > 0, "{name}: no memory was measured: it ended too soon");
         ensure!(median <= TIME_BOUND, "{name}: too slow: {median:.3} s, at most {TIME_BOUND}");
-        ensure!(peak <= MEMORY_BOUND, "{name}: allocates too much: {}, at most {}", bytes(peak), bytes(MEMORY_BOUND));
+        ensure!(
+            peak <= MEMORY_BOUND,
+            "{name}: allocates too much: {}, at most {}",
+            bytes(peak),
+            bytes(MEMORY_BOUND)
+        );
     }
     Ok(())
 }
 
 /// Measures `rounds` first tokens of each; the checkpoint has been exported in place.
-fn first_token(workspace: &Workspace, cognate: &Path, checkpoint: &Checkpoint, rounds: u32) -> Result<()> {
+fn first_token(
+    workspace: &Workspace,
+    cognate: &Path,
+    checkpoint: &Checkpoint,
+    rounds: u32,
+) -> Result<()> {
     let library = onnxruntime::bring(workspace, Build::Cpu)?;
     let outputs = tempfile::tempdir_in(workspace.target("bench"))?;
     let packed = outputs.path().join("packed");
-    measure(Command::new(cognate).arg("export").arg(&checkpoint.folder).arg(&packed).arg("--no-verify"))?;
+    measure(
+        Command::new(cognate).arg("export").arg(&checkpoint.folder).arg(&packed).arg("--no-verify"),
+    )?;
     let translate = |model: &Path| {
         let mut command = Command::new(cognate);
-        command.args(["translate", "--engine", "ort", "--threads", "1", "--max-new-tokens", "1", "--model"]).arg(model);
+        command
+            .args([
+                "translate",
+                "--engine",
+                "ort",
+                "--threads",
+                "1",
+                "--max-new-tokens",
+                "1",
+                "--model",
+            ])
+            .arg(model);
         measure(command.arg("A man is riding a bicycle.").env("ORT_DYLIB_PATH", &library))
     };
     let (mut from_packed, mut in_place) = (Vec::new(), Vec::new());
@@ -69,10 +96,14 @@ fn first_token(workspace: &Workspace, cognate: &Path, checkpoint: &Checkpoint, r
         from_packed.push(translate(&packed)?);
         in_place.push(translate(&checkpoint.folder)?);
     }
-    let rows = [("packed", from_packed), ("in place", in_place)].into_iter().flat_map(|(name, runs)| {
-        let memory = megabytes(&runs, |memory| memory.anonymous);
-        [(format!("{name}, s"), seconds(&runs), 3), (format!("{name}, MB of anonymous memory"), memory, 0)]
-    });
+    let rows =
+        [("packed", from_packed), ("in place", in_place)].into_iter().flat_map(|(name, runs)| {
+            let memory = megabytes(&runs, |memory| memory.anonymous);
+            [
+                (format!("{name}, s"), seconds(&runs), 3),
+                (format!("{name}, MB of anonymous memory"), memory, 0),
+            ]
+        });
     println!("{}", figures("load and first token", rows));
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: the measurements of the published figures, each with a yardstick of the same run.
+//! `cargo xtask bench`: the measurements of the published figures, each with a yardstick of the
+//! same run.
 
 #![allow(missing_docs, clippy::print_stdout)]
 

@@ -38,7 +38,8 @@ impl Machine {
             Some(fields.find(|(key, _)| key.trim() == name)?.1.trim().to_owned())
         };
         let name = field("model name").unwrap_or_else(|| format!("{ARCH} on {OS}"));
-        // Machines in the cloud hide a processor's number; its family and model identify the generation.
+        // Machines in the cloud hide a processor's number; its family and model identify the
+        // generation.
         let generation = ["cpu family", "model"].map(field);
         let generation = match generation {
             [Some(family), Some(model)] => format!(", family {family}, model {model}"),
@@ -47,18 +48,27 @@ impl Machine {
         let cores = if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") };
         let flags = field("flags").unwrap_or_default();
         let has = |flag: &str| flags.split_whitespace().any(|here| here == flag);
-        let instructions: Vec<&str> = INSTRUCTIONS.iter().filter(|(flag, _)| has(flag)).map(|(_, name)| *name).collect();
-        Machine { title: format!("{name}{generation}, {cores}"), instructions: instructions.join(", ") }
+        let instructions: Vec<&str> =
+            INSTRUCTIONS.iter().filter(|(flag, _)| has(flag)).map(|(_, name)| *name).collect();
+        Machine {
+            title: format!("{name}{generation}, {cores}"),
+            instructions: instructions.join(", "),
+        }
     }
 
     /// The title in letters, digits and dashes, for the name of a file.
     pub fn slug(&self) -> String {
-        let words = self.title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+        let words =
+            self.title.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
         words.collect::<Vec<_>>().join("-").to_ascii_lowercase()
     }
 
     /// A sentence about the instructions, or an empty text.
     pub fn sentence(&self) -> String {
-        if self.instructions.is_empty() { String::new() } else { format!("The processor has {}.\n", self.instructions) }
+        if self.instructions.is_empty() {
+            String::new()
+        } else {
+            format!("The processor has {}.\n", self.instructions)
+        }
     }
 }

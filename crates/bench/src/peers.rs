@@ -1,7 +1,8 @@
-//! `cargo xtask bench export --peers`: Cognate's export compared with Optimum's, on the same checkpoints of well-known shapes.
+//! `cargo xtask bench export --peers`: Cognate's export compared with Optimum's, on the same
+//! checkpoints of well-known shapes.
 //!
-//! Optimum runs with and without its comparison of the graphs with PyTorch, and Cognate with and without its verification. The bounds
-//! concern the runs without.
+//! Optimum runs with and without its comparison of the graphs with PyTorch, and Cognate with and
+//! without its verification. The bounds concern the runs without.
 
 use fs_err::{self as fs, File};
 use std::io;
@@ -18,7 +19,8 @@ use xtask::workspace::{Workspace, call, files, size};
 pub const REQUIREMENTS: &str = include_str!("../../../xtask/interop/python/requirements.txt");
 
 /// The checkpoints of `xtask/interop/python/make_checkpoint.py`.
-pub const SHAPES: [&str; 6] = ["marian-base", "t5-small", "bart-base", "m2m100-small", "bert-base", "gpt2"];
+pub const SHAPES: [&str; 6] =
+    ["marian-base", "t5-small", "bart-base", "m2m100-small", "bert-base", "gpt2"];
 pub const WEIGHTS: &str = "model.safetensors";
 
 /// Least ratio of Optimum's time to Cognate's.
@@ -28,7 +30,8 @@ pub const MEMORY_BOUND: f64 = 1.0 / 3.0;
 /// Largest ratio of the bytes of the Cognate layout to those of the checkpoint's weights.
 pub const SIZE_BOUND: f64 = 1.05;
 
-/// Optimum's export without its comparison, for which its command has no option: `python -c UNCHECKED task checkpoint out`.
+/// Optimum's export without its comparison, for which its command has no option:
+/// `python -c UNCHECKED task checkpoint out`.
 pub const UNCHECKED: &str = "import sys
 from optimum.exporters.onnx import main_export
 main_export(sys.argv[2], output=sys.argv[3], task=sys.argv[1], do_validation=False)
@@ -55,7 +58,14 @@ pub enum Way {
 }
 
 impl Way {
-    pub const ALL: [Way; 6] = [Way::Optimum, Way::OptimumUnchecked, Way::Verified, Way::Unverified, Way::HuggingFace, Way::InPlace];
+    pub const ALL: [Way; 6] = [
+        Way::Optimum,
+        Way::OptimumUnchecked,
+        Way::Verified,
+        Way::Unverified,
+        Way::HuggingFace,
+        Way::InPlace,
+    ];
 
     pub fn title(self) -> &'static str {
         match self {
@@ -89,7 +99,12 @@ pub struct Bench {
 }
 
 /// Runs the command, on one shape or on all.
-pub fn run(workspace: &Workspace, cognate: PathBuf, rounds: u32, shape: Option<&str>) -> Result<()> {
+pub fn run(
+    workspace: &Workspace,
+    cognate: PathBuf,
+    rounds: u32,
+    shape: Option<&str>,
+) -> Result<()> {
     let requirements: Vec<&str> = REQUIREMENTS.lines().collect();
     let python = python::environment(&workspace.target("interop/python"), &requirements)?;
     let work = tempfile::tempdir_in(workspace.target(""))?;
@@ -97,7 +112,13 @@ pub fn run(workspace: &Workspace, cognate: PathBuf, rounds: u32, shape: Option<&
     for name in SHAPES.into_iter().filter(|name| shape.is_none_or(|wanted| wanted == *name)) {
         let checkpoint = workspace.target("bench/peers").join(name);
         make(workspace, &python, name, &checkpoint)?;
-        let bench = Bench { cognate: cognate.clone(), python: python.clone(), checkpoint, task: task(name), work: work.path().to_owned() };
+        let bench = Bench {
+            cognate: cognate.clone(),
+            python: python.clone(),
+            checkpoint,
+            task: task(name),
+            work: work.path().to_owned(),
+        };
         let weights = bench.checkpoint.join(WEIGHTS);
         let bytes = weights.metadata().with_context(|| weights.display().to_string())?.len();
         // Fills the page cache.
@@ -177,7 +198,8 @@ impl Bench {
         };
         let mut command = match way {
             Way::Optimum => {
-                let mut command = optimum(&["-m", "optimum.commands.optimum_cli", "export", "onnx"]);
+                let mut command =
+                    optimum(&["-m", "optimum.commands.optimum_cli", "export", "onnx"]);
                 command.args(["--task", self.task, "--model"]).arg(from);
                 command
             }
@@ -203,20 +225,29 @@ pub fn reason(message: &str) -> String {
 }
 
 pub fn text(checkpoint: u64, rows: &[(Way, Row)]) -> String {
-    let header = ["", "s (median)", "peak RSS, MB", "of it anonymous", "files, MB", "of the checkpoint"];
+    let header =
+        ["", "s (median)", "peak RSS, MB", "of it anonymous", "files, MB", "of the checkpoint"];
     let row = |(way, row): &(Way, Row)| {
         let cells = match row {
             Ok((runs, written)) => {
                 let megabytes = |bytes: u64| format!("{:.1}", bytes as f64 / 1e6);
                 let Memory { anonymous, resident } = peak(runs);
                 let share = format!("{:.3}", *written as f64 / checkpoint as f64);
-                [format!("{:.3}", seconds(runs).median), megabytes(resident), megabytes(anonymous), megabytes(*written), share]
+                [
+                    format!("{:.3}", seconds(runs).median),
+                    megabytes(resident),
+                    megabytes(anonymous),
+                    megabytes(*written),
+                    share,
+                ]
             }
             Err(_) => ["-"; 5].map(str::to_owned),
         };
         std::iter::once(way.title().to_owned()).chain(cells).collect()
     };
-    let reasons = rows.iter().filter_map(|(way, row)| Some(format!("\n{}: {}\n", way.title(), row.as_ref().err()?)));
+    let reasons = rows
+        .iter()
+        .filter_map(|(way, row)| Some(format!("\n{}: {}\n", way.title(), row.as_ref().err()?)));
     table(&header, &rows.iter().map(row).collect::<Vec<_>>()) + &reasons.collect::<String>()
 }
 

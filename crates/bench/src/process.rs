@@ -1,7 +1,9 @@
-//! Wall time and memory of a program, from its start to its end. The memory is read from `/proc/PID/status` on Linux.
+//! Wall time and memory of a program, from its start to its end. The memory is read from
+//! `/proc/PID/status` on Linux.
 //!
-//! Anonymous memory (`RssAnon`) is allocated by the program; it does not contain pages of mapped files, which the system can drop and
-//! read again. The highest value is found by sampling every millisecond.
+//! Anonymous memory (`RssAnon`) is allocated by the program; it does not contain pages of mapped
+//! files, which the system can drop and read again. The highest value is found by sampling every
+//! millisecond.
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,11 +39,17 @@ pub struct Memory {
 impl Memory {
     /// The memory of a process now; `resident` is the highest so far.
     fn of(process: u32) -> Option<Memory> {
-        Some(Memory { anonymous: memory::of(process, "RssAnon")?, resident: memory::of(process, "VmHWM")? })
+        Some(Memory {
+            anonymous: memory::of(process, "RssAnon")?,
+            resident: memory::of(process, "VmHWM")?,
+        })
     }
 
     fn or_higher(self, other: Memory) -> Memory {
-        Memory { anonymous: self.anonymous.max(other.anonymous), resident: self.resident.max(other.resident) }
+        Memory {
+            anonymous: self.anonymous.max(other.anonymous),
+            resident: self.resident.max(other.resident),
+        }
     }
 }
 
@@ -69,7 +77,9 @@ pub fn measure(command: &mut Command) -> Result<Measured> {
 pub fn measure_piped(command: &mut Command) -> Result<Measured> {
     let shown = shown(command);
     if Memory::of(std::process::id()).is_none() {
-        bail!("{shown}: memory is measured from /proc/PID/status, which this system does not have; run the bench on Linux");
+        bail!(
+            "{shown}: memory is measured from /proc/PID/status, which this system does not have; run the bench on Linux"
+        );
     }
     command.stderr(Stdio::piped());
     let ended = AtomicBool::new(false);

@@ -1,15 +1,18 @@
 //! Binding programs to processors.
 //!
-//! A program of one thread takes up to twice as long for a call if the system moves it to a busy processor. So each program is bound to
-//! as many processors as it has threads.
+//! A program of one thread takes up to twice as long for a call if the system moves it to a busy
+//! processor. So each program is bound to as many processors as it has threads.
 
 use fs_err as fs;
 use std::path::Path;
 use std::process::Command;
 
-/// `program` on the first `threads` processors that this process may use; on any of them if Linux's `taskset` is missing.
+/// `program` on the first `threads` processors that this process may use; on any of them if Linux's
+/// `taskset` is missing.
 pub fn bound(program: &Path, threads: usize) -> Command {
-    let Some(list) = are_bound().then(allowed).flatten().and_then(|allowed| first(&allowed, threads)) else {
+    let Some(list) =
+        are_bound().then(allowed).flatten().and_then(|allowed| first(&allowed, threads))
+    else {
         return Command::new(program);
     };
     let mut command = Command::new("taskset");

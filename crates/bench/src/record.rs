@@ -1,5 +1,5 @@
-//! The committed page of measurements: a section for each bench with a part for each processor. A bench writes the part of the
-//! processor that it runs on, and keeps the others.
+//! The committed page of measurements: a section for each bench with a part for each processor. A
+//! bench writes the part of the processor that it runs on, and keeps the others.
 
 use fs_err as fs;
 use std::io::ErrorKind;

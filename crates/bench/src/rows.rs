@@ -46,15 +46,19 @@ impl<W> Row<W> {
         format!("{median:.0} ({min:.0}-{max:.0})")
     }
 
-    /// The ratio of the speed to a peer's: the median over the rounds in which both ran, because the load of the machine changes from
-    /// round to round.
+    /// The ratio of the speed to a peer's: the median over the rounds in which both ran, because
+    /// the load of the machine changes from round to round.
     pub fn ratio(&self, peer: &Self, column: usize) -> f64 {
-        Summary::of(self.speeds(column).zip(peer.speeds(column)).map(|(own, peer)| own / peer)).median
+        Summary::of(self.speeds(column).zip(peer.speeds(column)).map(|(own, peer)| own / peer))
+            .median
     }
 
-    /// The median share of the time outside of the engine's sessions as a cell of a table, if the program reports it.
+    /// The median share of the time outside of the engine's sessions as a cell of a table, if the
+    /// program reports it.
     pub fn outside(&self, column: usize) -> Option<String> {
-        let shares = self.answers[column].iter().map(|answer| Some(1.0 - answer.seconds_in_graph? / answer.seconds));
+        let shares = self.answers[column]
+            .iter()
+            .map(|answer| Some(1.0 - answer.seconds_in_graph? / answer.seconds));
         Some(format!("{:.1}%", 100.0 * Summary::of(shares.collect::<Option<Vec<_>>>()?).median))
     }
 }

@@ -1,7 +1,9 @@
-//! `cargo xtask bench serve`: requests of one sentence that arrive at random, beside FastAPI with CTranslate2 in the same run.
+//! `cargo xtask bench serve`: requests of one sentence that arrive at random, beside FastAPI with
+//! CTranslate2 in the same run.
 //!
-//! Arrivals are a Poisson process that does not wait for answers, and a latency counts from the arrival, also where no connection was
-//! free. Servers and client share the machine, over its loopback interface.
+//! Arrivals are a Poisson process that does not wait for answers, and a latency counts from the
+//! arrival, also where no connection was free. Servers and client share the machine, over its
+//! loopback interface.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -32,9 +34,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Requests that arrive at random, beside FastAPI with CTranslate2
 ///
-/// Servers of the bundled model answer requests of one sentence each: a Poisson process on the loopback interface, in an open loop.
-/// Prints the latency at a low rate, and the highest rate at which the 99th percentile keeps its bound. With --soak a long load of
-/// `cognate serve` alone instead. The first run installs packages from PyPI under target/bench/serve (0.3 GB).
+/// Servers of the bundled model answer requests of one sentence each: a Poisson process on the
+/// loopback interface, in an open loop. Prints the latency at a low rate, and the highest rate at
+/// which the 99th percentile keeps its bound. With --soak a long load of `cognate serve` alone
+/// instead. The first run installs packages from PyPI under target/bench/serve (0.3 GB).
 #[derive(clap::Args)]
 pub struct Options {
     /// Seconds of requests at each rate
@@ -55,14 +58,15 @@ pub struct Options {
     /// Only `cognate serve`
     #[arg(long)]
     pub alone: bool,
-    /// Load `cognate serve`, in f32 and with the first of --beams, at 80% of its highest rate for this many minutes; prints latencies
-    /// and memory of each minute
+    /// Load `cognate serve`, in f32 and with the first of --beams, at 80% of its highest rate for
+    /// this many minutes; prints latencies and memory of each minute
     #[arg(long, value_name = "MINUTES")]
     pub soak: Option<NonZeroUsize>,
     /// With --soak: connections that are open and silent
     #[arg(long, value_name = "N", requires = "soak", default_value_t = 0)]
     pub idle: usize,
-    /// A `cognate` with its feature `serve` that is built already, in place of building it in release mode
+    /// A `cognate` with its feature `serve` that is built already, in place of building it in
+    /// release mode
     #[arg(long, value_name = "PROGRAM")]
     pub cognate: Option<PathBuf>,
     /// A Python with CTranslate2 and FastAPI, in place of an environment of its own
@@ -80,17 +84,28 @@ struct Load {
 
 /// Runs the command.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    ensure!(options.low > 0.0 && options.seconds > 0.0 && options.bound > 0.0, "expected numbers above 0");
+    ensure!(
+        options.low > 0.0 && options.seconds > 0.0 && options.bound > 0.0,
+        "expected numbers above 0"
+    );
     let cognate = match &options.cognate {
         Some(program) => program.canonicalize().with_context(|| program.display().to_string())?,
         None => {
-            call(workspace.cargo().args(["build", "--release", "--package", "cognate-command", "--features", "serve"]))?;
+            call(workspace.cargo().args([
+                "build",
+                "--release",
+                "--package",
+                "cognate-command",
+                "--features",
+                "serve",
+            ]))?;
             workspace.target("release/cognate")
         }
     };
     let (folder, root) = (workspace.target("bench/serve"), workspace.root());
     fs::create_dir_all(&folder)?;
-    let requirements: Vec<&str> = text::REQUIREMENTS.into_iter().chain(["fastapi==0.165.0", "uvicorn==0.54.0"]).collect();
+    let requirements: Vec<&str> =
+        text::REQUIREMENTS.into_iter().chain(["fastapi==0.165.0", "uvicorn==0.54.0"]).collect();
     let python = match &options.python {
         Some(program) => program.clone(),
         None if options.alone || options.soak.is_some() => PathBuf::new(),
@@ -112,7 +127,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if let Some(minutes) = options.soak {
         return soak(&place, options, minutes.get(), &lines);
     }
-    let ways: &[Way] = if options.alone { &[Way::Cognate] } else { &[Way::CTranslate2, Way::Cognate] };
+    let ways: &[Way] =
+        if options.alone { &[Way::Cognate] } else { &[Way::CTranslate2, Way::Cognate] };
     let mut rows = Vec::new();
     for precision in Precision::ALL {
         ways.iter().try_for_each(|&way| place.prepare(way, precision))?;
@@ -131,7 +147,10 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         }
     }
     let low = format!("p50 at {} /s, ms", options.low);
-    println!("\n{}", table(&["beams", "server", &low, "p99", "requests/s", "p50 there", "p99"], &rows));
+    println!(
+        "\n{}",
+        table(&["beams", "server", &low, "p99", "requests/s", "p50 there", "p99"], &rows)
+    );
     Ok(())
 }
 
@@ -140,9 +159,16 @@ fn soak(place: &Place<'_>, options: &Options, minutes: usize, lines: &[String]) 
     let beams = *options.beams.first().context("--beams: expected a number")?;
     place.prepare(Way::Cognate, Precision::F32)?;
     let server = Server::start(place, Way::Cognate, Precision::F32, beams, options.workers)?;
-    let most = highest(options.low, options.bound, |rate| server.load(rate, options.seconds, lines, beams))?;
+    let most = highest(options.low, options.bound, |rate| {
+        server.load(rate, options.seconds, lines, beams)
+    })?;
     let rate = 0.8 * most.rate;
-    ensure!(rate > 0.0, "the server does not keep {} ms at {} requests/s", options.bound, options.low);
+    ensure!(
+        rate > 0.0,
+        "the server does not keep {} ms at {} requests/s",
+        options.bound,
+        options.low
+    );
     let ended = AtomicBool::new(false);
     let mut rows = Vec::new();
     thread::scope(|scope| {
@@ -164,7 +190,10 @@ fn soak(place: &Place<'_>, options: &Options, minutes: usize, lines: &[String]) 
         measured.and(held)
     })?;
     println!("\n{rate:.0} requests/s, {} silent connections", options.idle);
-    println!("{}", table(&["minute", "p50, ms", "p99, ms", "own memory, MiB", "resident, MiB"], &rows));
+    println!(
+        "{}",
+        table(&["minute", "p50, ms", "p99, ms", "own memory, MiB", "resident, MiB"], &rows)
+    );
     Ok(())
 }
 
@@ -176,7 +205,10 @@ fn highest(low: f64, bound: f64, run: impl Fn(f64) -> Result<Load>) -> Result<Lo
     }
     while missed.is_none_or(|missed| missed > 1.05 * kept.rate) {
         let load = run(missed.map_or(2.0 * kept.rate, |missed| f64::midpoint(missed, kept.rate)))?;
-        eprintln!("{:.0} requests/s: median {:.1} ms, 99th percentile {:.1} ms", load.rate, load.median, load.high);
+        eprintln!(
+            "{:.0} requests/s: median {:.1} ms, 99th percentile {:.1} ms",
+            load.rate, load.median, load.high
+        );
         if load.high <= bound {
             kept = load;
         } else {
@@ -194,40 +226,74 @@ struct Server {
 }
 
 impl Server {
-    fn start(place: &Place<'_>, way: Way, precision: Precision, beams: usize, workers: usize) -> Result<Server> {
+    fn start(
+        place: &Place<'_>,
+        way: Way,
+        precision: Precision,
+        beams: usize,
+        workers: usize,
+    ) -> Result<Server> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let (model, workers) = (place.folder(way, precision), workers.to_string());
         let mut command = match way {
             Way::CTranslate2 => {
                 let mut command = Command::new(place.python);
-                command.arg(place.script.with_file_name("served.py")).arg(model).arg(place.model.join("tokenizer.json"));
-                command.args([precision.theirs(), &beams.to_string(), &workers, &address.port().to_string()]);
+                command
+                    .arg(place.script.with_file_name("served.py"))
+                    .arg(model)
+                    .arg(place.model.join("tokenizer.json"));
+                command.args([
+                    precision.theirs(),
+                    &beams.to_string(),
+                    &workers,
+                    &address.port().to_string(),
+                ]);
                 command.env("PYTHONDONTWRITEBYTECODE", "1").env("OMP_NUM_THREADS", "1");
                 command
             }
             Way::Cognate => {
                 let mut command = Command::new(place.cognate);
-                command.args(["serve", "--engine", "ort", "--threads", "1", "--workers", &workers, "--languages", "m=en-de"]);
-                command.args(["--listen", &address.to_string(), "--model", &format!("m={}", model.display())]);
+                command.args([
+                    "serve",
+                    "--engine",
+                    "ort",
+                    "--threads",
+                    "1",
+                    "--workers",
+                    &workers,
+                    "--languages",
+                    "m=en-de",
+                ]);
+                command.args([
+                    "--listen",
+                    &address.to_string(),
+                    "--model",
+                    &format!("m={}", model.display()),
+                ]);
                 command.env("ORT_DYLIB_PATH", place.library);
                 command
             }
         };
         let log = fs::File::create(place.folder.join(format!("{way:?}.log")))?;
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.into_file()).spawn()?;
+        let child =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.into_file()).spawn()?;
         let mut server = Server { child, address, way };
         let began = Instant::now();
         while TcpStream::connect(address).is_err() {
             if let Some(status) = server.child.try_wait()? {
                 bail!("{way:?}: {status}; see its log in {}", place.folder.display());
             }
-            ensure!(began.elapsed() < PATIENCE, "{way:?}: no server at {address} after {PATIENCE:?}");
+            ensure!(
+                began.elapsed() < PATIENCE,
+                "{way:?}: no server at {address} after {PATIENCE:?}"
+            );
             thread::sleep(Duration::from_millis(50));
         }
         Ok(server)
     }
 
-    /// Keeps connections that send nothing, and opens those again that the server ends, until `ended` is set.
+    /// Keeps connections that send nothing, and opens those again that the server ends, until
+    /// `ended` is set.
     fn hold(&self, count: usize, ended: &AtomicBool) -> Result<()> {
         let mut connections = Vec::new();
         while !ended.load(Ordering::Relaxed) {
@@ -237,7 +303,9 @@ impl Server {
                 connections.push(stream);
             }
             // Nothing to read, but not the end.
-            connections.retain(|stream| stream.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
+            connections.retain(|stream| {
+                stream.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+            });
             thread::sleep(Duration::from_millis(100));
         }
         Ok(())
@@ -266,7 +334,10 @@ impl Server {
         };
         let found = thread::scope(|scope| {
             let clients: Vec<_> = (0..CONNECTIONS).map(|_| scope.spawn(client)).collect();
-            clients.into_iter().map(|client| client.join().expect("a client does not panic")).collect::<Result<Vec<_>>>()
+            clients
+                .into_iter()
+                .map(|client| client.join().expect("a client does not panic"))
+                .collect::<Result<Vec<_>>>()
         });
         let mut latencies = found?.concat();
         latencies.sort_by(f64::total_cmp);
@@ -275,14 +346,25 @@ impl Server {
     }
 
     /// One request on a connection, which is kept.
-    fn ask(&self, connection: &mut Option<BufReader<TcpStream>>, line: &str, beams: usize) -> Result<()> {
+    fn ask(
+        &self,
+        connection: &mut Option<BufReader<TcpStream>>,
+        line: &str,
+        beams: usize,
+    ) -> Result<()> {
         let (path, body) = match self.way {
-            Way::CTranslate2 => ("/translate", json!({ "q": line, "source": "en", "target": "de" })),
-            Way::Cognate => ("/v2/models/m/generate", json!({ "text_input": line, "num_beams": beams })),
+            Way::CTranslate2 => {
+                ("/translate", json!({ "q": line, "source": "en", "target": "de" }))
+            }
+            Way::Cognate => {
+                ("/v2/models/m/generate", json!({ "text_input": line, "num_beams": beams }))
+            }
         };
         let body = body.to_string();
-        let head =
-            format!("POST {path} HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
         let stream = match connection {
             Some(stream) => stream,
             None => {
@@ -295,7 +377,11 @@ impl Server {
         let (mut head, mut length) = (String::new(), 0);
         loop {
             let start = head.len();
-            ensure!(stream.read_line(&mut head)? > 0, "{:?}: the server ended the connection", self.way);
+            ensure!(
+                stream.read_line(&mut head)? > 0,
+                "{:?}: the server ended the connection",
+                self.way
+            );
             let line = head[start..].trim_end().to_lowercase();
             if let Some(found) = line.strip_prefix("content-length:") {
                 length = found.trim().parse()?;
@@ -307,7 +393,12 @@ impl Server {
         let mut answer = vec![0; length];
         stream.read_exact(&mut answer)?;
         let status = head.lines().next().unwrap_or_default();
-        ensure!(status.contains(" 200 "), "{:?}: {status}: {}", self.way, String::from_utf8_lossy(&answer));
+        ensure!(
+            status.contains(" 200 "),
+            "{:?}: {status}: {}",
+            self.way,
+            String::from_utf8_lossy(&answer)
+        );
         Ok(())
     }
 }

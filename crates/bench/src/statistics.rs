@@ -53,10 +53,12 @@ impl Bound {
     pub fn shown(self, ratio: f64) -> String {
         const DIGIT: f64 = 0.01;
         let nearest = format!("{ratio:.2}");
-        let is_beside = nearest.parse().is_ok_and(|nearest| self.is_kept(nearest) == self.is_kept(ratio));
+        let is_beside =
+            nearest.parse().is_ok_and(|nearest| self.is_kept(nearest) == self.is_kept(ratio));
         match self {
             _ if is_beside || ratio.is_nan() => nearest,
-            // Only a ratio that misses the bound can be rounded to it: the bound has two digits, too.
+            // Only a ratio that misses the bound can be rounded to it: the bound has two digits,
+            // too.
             Bound::AtLeast(bound) => format!("{:.2}", bound - DIGIT),
             Bound::AtMost(bound) => format!("{:.2}", bound + DIGIT),
         }

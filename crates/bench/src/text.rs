@@ -1,7 +1,8 @@
-//! `cargo xtask bench text`: files of real text and single sentences, text in and text out, beside CTranslate2 in the same run.
+//! `cargo xtask bench text`: files of real text and single sentences, text in and text out, beside
+//! CTranslate2 in the same run.
 //!
-//! Programs take turns. A machine that does other things beside makes wall times longer, but hardly the time on processors, which is
-//! what ratios are made of: the least of the rounds.
+//! Programs take turns. A machine that does other things beside makes wall times longer, but hardly
+//! the time on processors, which is what ratios are made of: the least of the rounds.
 
 pub mod model;
 pub mod report;
@@ -28,18 +29,24 @@ use xtask::python;
 use xtask::workspace::{Workspace, call};
 
 /// CTranslate2 and what its conversion reads; no PyTorch.
-pub const REQUIREMENTS: [&str; 5] =
-    ["ctranslate2==4.8.5", "tokenizers==0.22.2", "numpy==2.4.6", "safetensors==0.8.0", "transformers==4.57.6"];
+pub const REQUIREMENTS: [&str; 5] = [
+    "ctranslate2==4.8.5",
+    "tokenizers==0.22.2",
+    "numpy==2.4.6",
+    "safetensors==0.8.0",
+    "transformers==4.57.6",
+];
 /// Tokens of a batch, on both sides.
 pub const BATCH_TOKENS: &str = "2048";
 
 /// Files of text and single sentences, beside CTranslate2
 ///
-/// Models translate the first lines of Multi30k's training text (without that text, the bundled parallel text), by whole processes on
-/// 1 and 2 workers, and one sentence at a time by warm programs on one thread. Prints seconds of wall time and of processors,
-/// sentences and words a second, memory, and how many texts are equal. The first run installs packages from PyPI under
-/// target/bench/text (0.3 GB). The bundled model does the same with a shortlist on both sides, on one worker; its BLEU is measured with
-/// and without it.
+/// Models translate the first lines of Multi30k's training text (without that text, the bundled
+/// parallel text), by whole processes on 1 and 2 workers, and one sentence at a time by warm
+/// programs on one thread. Prints seconds of wall time and of processors, sentences and words a
+/// second, memory, and how many texts are equal. The first run installs packages from PyPI under
+/// target/bench/text (0.3 GB). The bundled model does the same with a shortlist on both sides, on
+/// one worker; its BLEU is measured with and without it.
 #[derive(clap::Args)]
 pub struct Options {
     /// How often each program takes its turn
@@ -127,7 +134,10 @@ pub(crate) struct Place<'a> {
 
 /// Runs the command.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    ensure!(!options.beams.contains(&0) && !options.workers.contains(&0), "--beams and --workers: expected numbers from 1 on, found 0");
+    ensure!(
+        !options.beams.contains(&0) && !options.workers.contains(&0),
+        "--beams and --workers: expected numbers from 1 on, found 0"
+    );
     let cognate = match &options.cognate {
         Some(program) => program.clone(),
         None => workspace.build_cognate()?,
@@ -141,11 +151,14 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let root = workspace.root();
     let parallel = multi30k(workspace);
-    let own = ["en", "de"].map(|language| root.join("testdata/parallel/train").with_extension(language));
+    let own =
+        ["en", "de"].map(|language| root.join("testdata/parallel/train").with_extension(language));
     let [source, target] = parallel.clone().unwrap_or(own);
     let text = options.data.clone().unwrap_or_else(|| source.clone());
     let all = fs::read_to_string(&text).with_context(|| text.display().to_string())?;
-    let references = (text == source).then(|| fs::read_to_string(&target).with_context(|| target.display().to_string())).transpose()?;
+    let references = (text == source)
+        .then(|| fs::read_to_string(&target).with_context(|| target.display().to_string()))
+        .transpose()?;
     let mut reports = Vec::new();
     for &model in &options.model {
         let share = |count: u32| (count as usize).div_ceil(model.share());
@@ -161,25 +174,43 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             folder: folder.join(model.name()),
         };
         fs::create_dir_all(&place.folder).with_context(|| place.folder.display().to_string())?;
-        fs::write(&place.text, lines.join("\n") + "\n").with_context(|| place.text.display().to_string())?;
-        let references = references.iter().flat_map(|all| all.lines().take(n_lines)).map(str::to_owned).collect();
+        fs::write(&place.text, lines.join("\n") + "\n")
+            .with_context(|| place.text.display().to_string())?;
+        let references = references
+            .iter()
+            .flat_map(|all| all.lines().take(n_lines))
+            .map(str::to_owned)
+            .collect();
         let mut report = Report::new(model, options.rounds, lines.len(), references);
         let with_shortlist = model.has_shortlist();
         if with_shortlist {
             place.learn_shortlist([&source, &target])?;
         }
         for precision in Precision::ALL {
-            [Way::CTranslate2, Way::Cognate].into_iter().try_for_each(|way| place.prepare(way, precision))?;
+            [Way::CTranslate2, Way::Cognate]
+                .into_iter()
+                .try_for_each(|way| place.prepare(way, precision))?;
             if with_shortlist {
                 let theirs = place.folder(Way::CTranslate2, precision).join("vmap.txt");
-                fs::copy(place.shortlist(), &theirs).with_context(|| theirs.display().to_string())?;
+                fs::copy(place.shortlist(), &theirs)
+                    .with_context(|| theirs.display().to_string())?;
             }
         }
-        place.measure(&mut report, options, &lines[..lines.len().min(share(options.single))], with_shortlist)?;
+        place.measure(
+            &mut report,
+            options,
+            &lines[..lines.len().min(share(options.single))],
+            with_shortlist,
+        )?;
         if let Some(tests) = parallel.as_ref().filter(|_| with_shortlist) {
             let tests = tests.each_ref().map(|file| renamed(file, "test_2016_flickr"));
-            for (precision, beams) in Precision::ALL.into_iter().flat_map(|precision| [1, 4, 5].map(|beams| (precision, beams))) {
-                let [exact, short] = [false, true].map(|has_shortlist| place.bleu(Search { precision, beams, has_shortlist }, &tests));
+            for (precision, beams) in Precision::ALL
+                .into_iter()
+                .flat_map(|precision| [1, 4, 5].map(|beams| (precision, beams)))
+            {
+                let [exact, short] = [false, true].map(|has_shortlist| {
+                    place.bleu(Search { precision, beams, has_shortlist }, &tests)
+                });
                 report.quality.push(Quality { precision, beams, bleu: [exact?, short?] });
             }
         }
@@ -211,17 +242,29 @@ impl Place<'_> {
 
     fn learn_shortlist(&self, [source, target]: [&Path; 2]) -> Result<()> {
         let mut learn = Command::new(self.cognate);
-        learn.args(["shortlist", "--quiet", "--data"]).args([source, target]).arg("--model").arg(&self.model);
+        learn
+            .args(["shortlist", "--quiet", "--data"])
+            .args([source, target])
+            .arg("--model")
+            .arg(&self.model);
         call(learn.arg("--out").arg(self.shortlist()))
     }
 
     /// Files, then single lines, with all searches.
-    fn measure(&self, report: &mut Report, options: &Options, single: &[&str], with_shortlist: bool) -> Result<()> {
+    fn measure(
+        &self,
+        report: &mut Report,
+        options: &Options,
+        single: &[&str],
+        with_shortlist: bool,
+    ) -> Result<()> {
         for &beams in &options.beams {
             for precision in Precision::ALL {
-                for has_shortlist in [false, true].into_iter().take(1 + usize::from(with_shortlist)) {
+                for has_shortlist in [false, true].into_iter().take(1 + usize::from(with_shortlist))
+                {
                     let search = Search { precision, beams, has_shortlist };
-                    let workers = options.workers.iter().take(if has_shortlist { 1 } else { usize::MAX });
+                    let workers =
+                        options.workers.iter().take(if has_shortlist { 1 } else { usize::MAX });
                     for &workers in workers.filter(|_| !options.latency) {
                         report.files.push(self.files(options.rounds, search, workers)?);
                     }
@@ -237,13 +280,25 @@ impl Place<'_> {
 
     /// The options of ours that use the shortlist.
     fn shortlisted(&self, search: Search) -> impl Iterator<Item = PathBuf> {
-        [PathBuf::from("--shortlist"), self.shortlist()].into_iter().filter(move |_| search.has_shortlist)
+        [PathBuf::from("--shortlist"), self.shortlist()]
+            .into_iter()
+            .filter(move |_| search.has_shortlist)
     }
 
     /// BLEU of our translations of a text.
     fn bleu(&self, search: Search, [source, reference]: &[PathBuf; 2]) -> Result<f64> {
         let mut command = Command::new(self.cognate);
-        command.args(["evaluate", "--quiet", "--json", "--metrics", "bleu", "--engine", "ort", "--beams", &search.beams.to_string()]);
+        command.args([
+            "evaluate",
+            "--quiet",
+            "--json",
+            "--metrics",
+            "bleu",
+            "--engine",
+            "ort",
+            "--beams",
+            &search.beams.to_string(),
+        ]);
         command
             .arg("--model")
             .arg(self.folder(Way::Cognate, search.precision))
@@ -251,10 +306,21 @@ impl Place<'_> {
             .arg(source)
             .arg("--reference")
             .arg(reference);
-        let output = command.args(self.shortlisted(search)).env("ORT_DYLIB_PATH", self.library).output().context("cognate evaluate")?;
-        ensure!(output.status.success(), "cognate evaluate: {}", String::from_utf8_lossy(&output.stderr));
-        let found: serde_json::Value = serde_json::from_slice(&output.stdout).context("cognate evaluate")?;
-        found["scores"]["BLEU"]["score"].as_f64().with_context(|| format!("cognate evaluate: expected BLEU, found {found}"))
+        let output = command
+            .args(self.shortlisted(search))
+            .env("ORT_DYLIB_PATH", self.library)
+            .output()
+            .context("cognate evaluate")?;
+        ensure!(
+            output.status.success(),
+            "cognate evaluate: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let found: serde_json::Value =
+            serde_json::from_slice(&output.stdout).context("cognate evaluate")?;
+        found["scores"]["BLEU"]["score"]
+            .as_f64()
+            .with_context(|| format!("cognate evaluate: expected BLEU, found {found}"))
     }
 
     pub(crate) fn folder(&self, way: Way, precision: Precision) -> PathBuf {
@@ -265,19 +331,34 @@ impl Place<'_> {
     pub(crate) fn prepare(&self, way: Way, precision: Precision) -> Result<()> {
         let folder = self.folder(way, precision);
         match way {
-            Way::CTranslate2 => call(self.script(&["convert"]).arg(&self.model).arg(folder).arg(precision.theirs())),
+            Way::CTranslate2 => {
+                call(self.script(&["convert"]).arg(&self.model).arg(folder).arg(precision.theirs()))
+            }
             Way::Cognate => {
                 let mut ours = Command::new(self.cognate);
                 ours.arg("export").arg(&self.model).arg(folder);
-                call(ours.args(["--target", "ort", "--no-verify", "--force", "--quiet", "--precision", precision.ours()]))
+                call(ours.args([
+                    "--target",
+                    "ort",
+                    "--no-verify",
+                    "--force",
+                    "--quiet",
+                    "--precision",
+                    precision.ours(),
+                ]))
             }
         }
     }
 
     pub(crate) fn script(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.python);
-        // The scripts lie in the source tree, which is left as it is. Threads are numbered before the engine reads it.
-        command.arg(&self.script).args(arguments).env("PYTHONDONTWRITEBYTECODE", "1").env("OMP_NUM_THREADS", "1");
+        // The scripts lie in the source tree, which is left as it is. Threads are numbered before
+        // the engine reads it.
+        command
+            .arg(&self.script)
+            .args(arguments)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("OMP_NUM_THREADS", "1");
         command
     }
 
@@ -294,24 +375,50 @@ impl Place<'_> {
                 };
                 let model = self.folder(way, precision);
                 match way {
-                    Way::CTranslate2 => command.arg(model).arg(self.model.join("tokenizer.json")).args([
-                        precision.theirs(),
-                        &beams.to_string(),
-                        search.theirs(),
-                        &workers.to_string(),
-                        BATCH_TOKENS,
-                    ]),
+                    Way::CTranslate2 => {
+                        command.arg(model).arg(self.model.join("tokenizer.json")).args([
+                            precision.theirs(),
+                            &beams.to_string(),
+                            search.theirs(),
+                            &workers.to_string(),
+                            BATCH_TOKENS,
+                        ])
+                    }
                     Way::Cognate => {
-                        command.args(["translate", "--engine", "ort", "--threads", "1", "--quiet", "--batch-tokens", BATCH_TOKENS]);
-                        command.args(["--beams", &beams.to_string(), "--workers", &workers.to_string(), "--model"]).arg(model);
+                        command.args([
+                            "translate",
+                            "--engine",
+                            "ort",
+                            "--threads",
+                            "1",
+                            "--quiet",
+                            "--batch-tokens",
+                            BATCH_TOKENS,
+                        ]);
+                        command
+                            .args([
+                                "--beams",
+                                &beams.to_string(),
+                                "--workers",
+                                &workers.to_string(),
+                                "--model",
+                            ])
+                            .arg(model);
                         command.args(self.shortlisted(search)).env("ORT_DYLIB_PATH", self.library)
                     }
                 };
-                let open = |path: &Path| File::open(path).with_context(|| path.display().to_string());
-                command.stdin(open(&self.text)?).stdout(File::create(&out).with_context(|| out.display().to_string())?);
+                let open =
+                    |path: &Path| File::open(path).with_context(|| path.display().to_string());
+                command
+                    .stdin(open(&self.text)?)
+                    .stdout(File::create(&out).with_context(|| out.display().to_string())?);
                 let run = measure_piped(&mut command)?;
                 let texts = fs::read_to_string(&out).with_context(|| out.display().to_string())?;
-                cell.add(way, [run.time.as_secs_f64(), run.processor], texts.lines().map(str::to_owned).collect());
+                cell.add(
+                    way,
+                    [run.time.as_secs_f64(), run.processor],
+                    texts.lines().map(str::to_owned).collect(),
+                );
                 cell.memory.insert(way, run.memory.resident);
             }
             eprintln!("{}: round {round} of {rounds}", cell.title());
@@ -321,11 +428,25 @@ impl Place<'_> {
 
     /// What ours spends its time on.
     fn shares(&self, search: Search) -> Result<Shares> {
-        let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
-        command.args(["measure", "shares", "--engine", "ort", "--batch-tokens", BATCH_TOKENS, "--beams", &search.beams.to_string()]);
-        command.arg("--model").arg(self.folder(Way::Cognate, search.precision)).env("ORT_DYLIB_PATH", self.library);
+        let mut command =
+            Command::new(std::env::current_exe().context("the path of this program")?);
+        command.args([
+            "measure",
+            "shares",
+            "--engine",
+            "ort",
+            "--batch-tokens",
+            BATCH_TOKENS,
+            "--beams",
+            &search.beams.to_string(),
+        ]);
+        command
+            .arg("--model")
+            .arg(self.folder(Way::Cognate, search.precision))
+            .env("ORT_DYLIB_PATH", self.library);
         let text = File::open(&self.text).with_context(|| self.text.display().to_string())?;
-        let output = command.stdin(text).stderr(Stdio::inherit()).output().context("measure shares")?;
+        let output =
+            command.stdin(text).stderr(Stdio::inherit()).output().context("measure shares")?;
         ensure!(output.status.success(), "measure shares: {}", output.status);
         serde_json::from_slice(&output.stdout).context("measure shares")
     }
@@ -343,24 +464,43 @@ impl Place<'_> {
                 Way::Cognate => Command::new(&bench),
             };
             match way {
-                Way::CTranslate2 => command.arg(model).arg(self.model.join("tokenizer.json")).args([
-                    precision.theirs(),
-                    &beams.to_string(),
-                    search.theirs(),
-                ]),
+                Way::CTranslate2 => command
+                    .arg(model)
+                    .arg(self.model.join("tokenizer.json"))
+                    .args([precision.theirs(), &beams.to_string(), search.theirs()]),
                 Way::Cognate => {
-                    command.args(["measure", "text", "--engine", "ort", "--beams", &beams.to_string(), "--model"]).arg(model);
+                    command
+                        .args([
+                            "measure",
+                            "text",
+                            "--engine",
+                            "ort",
+                            "--beams",
+                            &beams.to_string(),
+                            "--model",
+                        ])
+                        .arg(model);
                     command.args(self.shortlisted(search)).env("ORT_DYLIB_PATH", self.library)
                 }
             };
-            programs.insert(way, Driver::start(command, &self.folder.join(format!("{way:?}.log"))).with_context(|| format!("{way:?}"))?);
+            programs.insert(
+                way,
+                Driver::start(command, &self.folder.join(format!("{way:?}.log")))
+                    .with_context(|| format!("{way:?}"))?,
+            );
         }
         // Round 0 warms up.
         for round in 0..=rounds {
             for (&way, program) in &mut programs {
-                let answer: Answer = program.request(&json!({ "lines": lines })).with_context(|| format!("{way:?}"))?;
+                let answer: Answer = program
+                    .request(&json!({ "lines": lines }))
+                    .with_context(|| format!("{way:?}"))?;
                 if round > 0 {
-                    cell.add(way, [answer.seconds.iter().sum(), answer.processor_seconds], answer.texts);
+                    cell.add(
+                        way,
+                        [answer.seconds.iter().sum(), answer.processor_seconds],
+                        answer.texts,
+                    );
                     cell.singles.entry(way).or_default().extend(answer.seconds);
                 }
             }

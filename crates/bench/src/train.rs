@@ -1,8 +1,9 @@
-//! `cargo xtask bench train`: tokens per second and memory of training, compared with PyTorch in the same run.
+//! `cargo xtask bench train`: tokens per second and memory of training, compared with PyTorch in
+//! the same run.
 //!
-//! Cognate runs the loop of `cognate train`, which waits between requests; PyTorch's step follows its documentation. Both update on the
-//! same batches in the shapes of the text, and run in turn, some updates each, so that other load of the machine affects both. Each
-//! round has other batches.
+//! Cognate runs the loop of `cognate train`, which waits between requests; PyTorch's step follows
+//! its documentation. Both update on the same batches in the shapes of the text, and run in turn,
+//! some updates each, so that other load of the machine affects both. Each round has other batches.
 
 pub mod report;
 
@@ -69,10 +70,12 @@ impl Way {
 
 /// Measure tokens per second and memory of training, compared with PyTorch
 ///
-/// Models with a vocabulary of 8,000 on Multi30k English-German, batches of at most 2,048 tokens a side, dropout 0.1, label smoothing
-/// 0.1, Adam. Prints the median and the extremes of target tokens per second, the ratio to PyTorch in f32, Cognate's time outside of the
-/// engine, and the peaks of memory. The first run installs packages from PyPI into target/bench/decode (6 GB, most of it PyTorch). Fails
-/// if Cognate is slower than PyTorch in f32, or takes more than 1.3 times its memory.
+/// Models with a vocabulary of 8,000 on Multi30k English-German, batches of at most 2,048 tokens a
+/// side, dropout 0.1, label smoothing 0.1, Adam. Prints the median and the extremes of target
+/// tokens per second, the ratio to PyTorch in f32, Cognate's time outside of the engine, and the
+/// peaks of memory. The first run installs packages from PyPI into target/bench/decode (6 GB, most
+/// of it PyTorch). Fails if Cognate is slower than PyTorch in f32, or takes more than 1.3 times its
+/// memory.
 #[derive(clap::Args)]
 pub struct Options {
     /// Number of turns of each program
@@ -118,7 +121,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let python = python::environment(&environment, &REQUIREMENTS.lines().collect::<Vec<_>>())?;
     let script = workspace.root().join("crates/bench/python/train.py");
     let work = tempfile::tempdir_in(workspace.target("bench"))?;
-    let mut report = Report { rounds: options.rounds, updates: options.updates, ..Report::default() };
+    let mut report =
+        Report { rounds: options.rounds, updates: options.updates, ..Report::default() };
     for shape in SHAPES.iter().filter(|shape| is_chosen(&options.shape, shape.name)) {
         for &threads in &options.threads {
             let folder = work.path().join(format!("{}-{threads}", shape.name));
@@ -126,7 +130,13 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             let tokenizer = workspace.root().join("testdata/multi30k-en-de");
             let text = settings(shape, threads, &data, &tokenizer);
             fs::write(folder.join("training.toml"), text)?;
-            let place = Place { bench: &bench, library: &library, python: &python, script: &script, folder: &folder };
+            let place = Place {
+                bench: &bench,
+                library: &library,
+                python: &python,
+                script: &script,
+                folder: &folder,
+            };
             report.blocks.push(measure(&place, shape, threads, options)?);
         }
     }
@@ -141,7 +151,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 /// The files of the training text.
 pub fn data(workspace: &Workspace, options: &Options) -> Result<[PathBuf; 2]> {
     if let Some(files) = &options.data {
-        return Ok([0, 1].map(|side| std::path::absolute(&files[side]).unwrap_or_else(|_| files[side].clone())));
+        return Ok([0, 1].map(|side| {
+            std::path::absolute(&files[side]).unwrap_or_else(|_| files[side].clone())
+        }));
     }
     multi30k(workspace)
         .context("the Multi30k text is missing; set COGNATE_MULTI30K to a folder with train.en and train.de, or pass two files by --data")
@@ -151,11 +163,19 @@ pub fn data(workspace: &Workspace, options: &Options) -> Result<[PathBuf; 2]> {
 pub fn multi30k(workspace: &Workspace) -> Option<[PathBuf; 2]> {
     let named = std::env::var_os("COGNATE_MULTI30K").map(PathBuf::from);
     let beside = workspace.root().parent().map(|parent| parent.join("shared/data/multi30k"));
-    let mut folders = named.into_iter().chain(beside).map(|folder| ["train.en", "train.de"].map(|name| folder.join(name)));
+    let mut folders = named
+        .into_iter()
+        .chain(beside)
+        .map(|folder| ["train.en", "train.de"].map(|name| folder.join(name)));
     folders.find(|files| files.iter().all(|file| file.is_file()))
 }
 
-pub fn settings(shape: &Shape, threads: usize, [source, target]: &[PathBuf; 2], tokenizer: &Path) -> String {
+pub fn settings(
+    shape: &Shape,
+    threads: usize,
+    [source, target]: &[PathBuf; 2],
+    tokenizer: &Path,
+) -> String {
     format!(
         "threads = {threads}\n\
          [data]\ntrain = [{{ source = {source:?}, target = {target:?} }}]\nmax_tokens = 2048\n\
@@ -168,7 +188,12 @@ pub fn settings(shape: &Shape, threads: usize, [source, target]: &[PathBuf; 2], 
 }
 
 /// Measures all programs with a number of threads, in turn.
-fn measure(place: &Place<'_>, shape: &'static Shape, threads: usize, options: &Options) -> Result<Block> {
+fn measure(
+    place: &Place<'_>,
+    shape: &'static Shape,
+    threads: usize,
+    options: &Options,
+) -> Result<Block> {
     let count = (options.rounds + 1) * options.updates;
     let ours = place.start(Way::Cognate, threads, count)?;
     let parameters = ours.greeting.parameters;
@@ -179,7 +204,11 @@ fn measure(place: &Place<'_>, shape: &'static Shape, threads: usize, options: &O
             Way::PyTorch | Way::PyTorchBf16 => place.start(way, threads, count)?,
         };
         let found = driver.greeting.parameters;
-        ensure!(found == parameters, "{}: expected {parameters} parameters as in Cognate, found {found}", way.title());
+        ensure!(
+            found == parameters,
+            "{}: expected {parameters} parameters as in Cognate, found {found}",
+            way.title()
+        );
         rows.push((Row::new(way, &driver.greeting, 1), driver));
     }
     let request = json!({ "updates": options.updates });
@@ -190,7 +219,11 @@ fn measure(place: &Place<'_>, shape: &'static Shape, threads: usize, options: &O
             let answer = driver.ask(&request).with_context(|| row.way.title())?;
             let expected = *tokens.get_or_insert(answer.tokens);
             let tokens = answer.tokens;
-            ensure!(tokens == expected, "{}: expected {expected} tokens in round {round}, found {tokens}", row.way.title());
+            ensure!(
+                tokens == expected,
+                "{}: expected {expected} tokens in round {round}, found {tokens}",
+                row.way.title()
+            );
             row.add(round, 0, answer);
         }
         eprintln!("{}, {threads} threads: round {round} of {}", shape.name, options.rounds);
@@ -205,7 +238,8 @@ impl Place<'_> {
         let script = |precision: &str| {
             let mut command = processors::bound(self.python, threads);
             command.arg(self.script).arg(self.folder).args([&threads.to_string(), precision]);
-            // Engines read the first variable when they are loaded; the second avoids files in the source tree.
+            // Engines read the first variable when they are loaded; the second avoids files in the
+            // source tree.
             command.env("OMP_NUM_THREADS", threads.to_string()).env("PYTHONDONTWRITEBYTECODE", "1");
             command
         };
@@ -214,8 +248,15 @@ impl Place<'_> {
             Way::PyTorchBf16 => script("bf16"),
             Way::Cognate => {
                 let mut command = processors::bound(self.bench, threads);
-                command.args(["measure", "train"]).arg(self.folder.join("training.toml")).args(["--engine", "ort", "--out"]);
-                command.arg(self.folder.join("out")).arg("--write").arg(self.folder).args(["--batches", &count.to_string()]);
+                command
+                    .args(["measure", "train"])
+                    .arg(self.folder.join("training.toml"))
+                    .args(["--engine", "ort", "--out"]);
+                command
+                    .arg(self.folder.join("out"))
+                    .arg("--write")
+                    .arg(self.folder)
+                    .args(["--batches", &count.to_string()]);
                 command.env("ORT_DYLIB_PATH", self.library);
                 command
             }

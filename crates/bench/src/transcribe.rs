@@ -1,6 +1,8 @@
-//! `cargo xtask bench transcribe`: speech to text by warm programs, compared with faster-whisper in the same run.
+//! `cargo xtask bench transcribe`: speech to text by warm programs, compared with faster-whisper in
+//! the same run.
 //!
-//! Programs run in turn on the same files. Ratios are of the time on processors, which other programs on the machine hardly change.
+//! Programs run in turn on the same files. Ratios are of the time on processors, which other
+//! programs on the machine hardly change.
 
 mod base;
 pub mod report;
@@ -24,13 +26,16 @@ use xtask::python;
 use xtask::workspace::{Cognate, Workspace, call};
 
 /// faster-whisper, and what converts a checkpoint for it; no PyTorch.
-pub const REQUIREMENTS: [&str; 4] = ["faster-whisper==1.2.1", "ctranslate2==4.8.5", "transformers==4.57.6", "safetensors==0.8.0"];
+pub const REQUIREMENTS: [&str; 4] =
+    ["faster-whisper==1.2.1", "ctranslate2==4.8.5", "transformers==4.57.6", "safetensors==0.8.0"];
 
 /// Measure speech to text, compared with faster-whisper
 ///
-/// Transcribes the files at temperature 0 and without the text before a window, with f32 and int8, by windows that follow timestamps
-/// and by batches of windows that are cut in pauses. Prints seconds of audio per second, ratios of time on processors, memory, and how many words differ. The first run
-/// installs packages from PyPI into target/bench/transcribe (0.6 GB). Fails if a ratio misses its bound.
+/// Transcribes the files at temperature 0 and without the text before a window, with f32 and int8,
+/// by windows that follow timestamps and by batches of windows that are cut in pauses. Prints
+/// seconds of audio per second, ratios of time on processors, memory, and how many words differ.
+/// The first run installs packages from PyPI into target/bench/transcribe (0.6 GB). Fails if a
+/// ratio misses its bound.
 #[derive(clap::Args)]
 pub struct Options {
     /// Files of audio
@@ -54,13 +59,16 @@ pub struct Options {
     /// Numbers of threads of each program, separated by commas
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2])]
     pub threads: Vec<usize>,
-    /// A file of the package silero-vad, by which Cognate finds pauses as faster-whisper does; by default it uses the audio's energy
+    /// A file of the package silero-vad, by which Cognate finds pauses as faster-whisper does; by
+    /// default it uses the audio's energy
     #[arg(long, value_name = "FILE")]
     pub vad: Option<PathBuf>,
-    /// Maximum number of new tokens of a window, without timestamps: for models with random weights, whose texts do not end
+    /// Maximum number of new tokens of a window, without timestamps: for models with random
+    /// weights, whose texts do not end
     #[arg(long, value_name = "N")]
     pub new_tokens: Option<u32>,
-    /// In place of the checkpoint's model one of Whisper base's shape, with seeded random weights and its tokenizer; with --new-tokens
+    /// In place of the checkpoint's model one of Whisper base's shape, with seeded random weights
+    /// and its tokenizer; with --new-tokens
     #[arg(long, requires = "new_tokens")]
     pub base: bool,
     /// Write the part of onnx/BENCHMARKS.md for this processor, with --base that of its shape
@@ -85,7 +93,10 @@ struct Place {
 
 /// Runs the command.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    ensure!(!options.write || options.base || options.new_tokens.is_none(), "--write: expected --base with --new-tokens");
+    ensure!(
+        !options.write || options.base || options.new_tokens.is_none(),
+        "--write: expected --base with --new-tokens"
+    );
     let counts = [&options.beams, &options.batch, &options.threads];
     ensure!(!counts.iter().any(|counts| counts.contains(&0)), "expected numbers from 1 on");
     let absolute = |path: &PathBuf| path.canonicalize().with_context(|| path.display().to_string());
@@ -108,7 +119,14 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         for &threads in &options.threads {
             for &batch in &options.batch {
                 for &beams in &options.beams {
-                    let mut cell = Cell { precision, threads, batch, beams, engines: Default::default(), answers: Default::default() };
+                    let mut cell = Cell {
+                        precision,
+                        threads,
+                        batch,
+                        beams,
+                        engines: Default::default(),
+                        answers: Default::default(),
+                    };
                     place.measure(&mut cell, &audio, vad.as_deref(), options)?;
                     eprintln!("{}: measured", cell.title());
                     report.cells.push(cell);
@@ -139,25 +157,45 @@ impl Place {
         call(self.script("convert", 1).arg(model).arg(theirs).arg(precision.theirs()))?;
         let mut ours = Command::new(&self.cognate);
         ours.arg("export").arg(model).arg(self.ours(precision));
-        call(ours.args(["--target", "ort", "--no-verify", "--force", "--quiet", "--precision", precision.ours()]))
+        call(ours.args([
+            "--target",
+            "ort",
+            "--no-verify",
+            "--force",
+            "--quiet",
+            "--precision",
+            precision.ours(),
+        ]))
     }
 
     /// The script for faster-whisper on as many processors as threads.
     fn script(&self, command: &str, threads: usize) -> Command {
         let mut script = processors::bound(&self.python, threads);
-        script.arg(&self.script).arg(command).envs([("PYTHONDONTWRITEBYTECODE", "1"), ("HF_HUB_OFFLINE", "1")]);
+        script
+            .arg(&self.script)
+            .arg(command)
+            .envs([("PYTHONDONTWRITEBYTECODE", "1"), ("HF_HUB_OFFLINE", "1")]);
         script
     }
 
     /// Both programs, in turn.
-    fn measure(&self, cell: &mut Cell, audio: &[PathBuf], vad: Option<&Path>, options: &Options) -> Result<()> {
+    fn measure(
+        &self,
+        cell: &mut Cell,
+        audio: &[PathBuf],
+        vad: Option<&Path>,
+        options: &Options,
+    ) -> Result<()> {
         let Cell { precision, threads, .. } = *cell;
-        let [n_threads, beams, batch] = [threads, cell.beams, cell.batch].map(|count| count.to_string());
+        let [n_threads, beams, batch] =
+            [threads, cell.beams, cell.batch].map(|count| count.to_string());
         let mut theirs = self.script("serve", threads);
         theirs.arg(self.theirs(precision)).args([precision.theirs(), &n_threads, &beams, &batch]);
         let mut ours = processors::bound(&self.bench, threads);
-        ours.args(["measure", "transcribe", "--engine", "ort", "--model"]).arg(self.ours(precision));
-        ours.args(["--threads", &n_threads, "--beams", &beams, "--batch", &batch]).env("ORT_DYLIB_PATH", &self.library);
+        ours.args(["measure", "transcribe", "--engine", "ort", "--model"])
+            .arg(self.ours(precision));
+        ours.args(["--threads", &n_threads, "--beams", &beams, "--batch", &batch])
+            .env("ORT_DYLIB_PATH", &self.library);
         if let Some(vad) = vad {
             ours.arg("--vad").arg(vad);
         }
@@ -165,13 +203,18 @@ impl Place {
             theirs.arg(count.to_string());
             ours.args(["--new-tokens", &count.to_string()]);
         }
-        let start = |command, name: &str| Driver::start(command, &self.folder.join(format!("{name}.log"))).context(name.to_owned());
+        let start = |command, name: &str| {
+            Driver::start(command, &self.folder.join(format!("{name}.log")))
+                .context(name.to_owned())
+        };
         let mut programs = [start(theirs, "faster-whisper")?, start(ours, "cognate")?];
         cell.engines = programs.each_ref().map(|program| program.greeting.engine.clone());
         // Round 0 warms up.
         for round in 0..=options.rounds {
             for (index, program) in programs.iter_mut().enumerate() {
-                let answer: Answer = program.request(&json!({ "files": audio })).with_context(|| cell.engines[index].clone())?;
+                let answer: Answer = program
+                    .request(&json!({ "files": audio }))
+                    .with_context(|| cell.engines[index].clone())?;
                 if round > 0 {
                     cell.answers[index].push(answer);
                 }

@@ -17,16 +17,20 @@ use std::process::ExitCode;
 
 /// Draw the attention of a model
 ///
-/// A Transformer has three attentions: self-attention of the encoder and of the decoder, and the decoder's cross-attention to the
-/// source. In each layer there are several heads, each of which gives each token weights over the tokens it attends to, which
-/// sum to 1. The page of --out FILE.html shows all of them: choose a layer and a head in the grid, and point at a token or a cell to read its
-/// weights. Below them is the output of `cognate explain`. The page is one file and loads nothing from the network.
+/// A Transformer has three attentions: self-attention of the encoder and of the decoder, and the
+/// decoder's cross-attention to the source. In each layer there are several heads, each of which
+/// gives each token weights over the tokens it attends to, which sum to 1. The page of --out
+/// FILE.html shows all of them: choose a layer and a head in the grid, and point at a token or a
+/// cell to read its weights. Below them is the output of `cognate explain`. The page is one file
+/// and loads nothing from the network.
 ///
-/// Tokens are pieces of the vocabulary, where ▁ or Ġ is the space before a word. A row of the decoder is the token that it predicts.
+/// Tokens are pieces of the vocabulary, where ▁ or Ġ is the space before a word. A row of the
+/// decoder is the token that it predicts.
 ///
-/// With --image the source is a picture, and its tokens are patches, named by row and column. The picture is paler where the chosen token
-/// attends less. With --audio the picture is the spectrogram, from low frequencies at the bottom to high ones, and the tokens are its times;
-/// the encoder's self-attention over them is not shown.
+/// With --image the source is a picture, and its tokens are patches, named by row and column. The
+/// picture is paler where the chosen token attends less. With --audio the picture is the
+/// spectrogram, from low frequencies at the bottom to high ones, and the tokens are its times; the
+/// encoder's self-attention over them is not shown.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -56,7 +60,8 @@ struct FigureOptions {
     /// Attention of an SVG or PNG [default: cross]
     #[arg(long, value_enum, value_name = "WHICH")]
     attention: Option<Which>,
-    /// Layer of an SVG or PNG, counted from 1 [default: the last but one, whose cross-attention aligns best]
+    /// Layer of an SVG or PNG, counted from 1 [default: the last but one, whose cross-attention
+    /// aligns best]
     #[arg(long, value_name = "N", value_parser = at_most(1024))]
     layer: Option<NonZeroUsize>,
     /// Head of an SVG or PNG, counted from 1 [default: the mean of all]
@@ -91,7 +96,8 @@ enum Which {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum How {
-    /// Tokens on two sides, with lines between them whose width is the weight; with --image or --audio, the picture for each token of its text
+    /// Tokens on two sides, with lines between them whose width is the weight; with --image or
+    /// --audio, the picture for each token of its text
     Lines,
     /// A cell for each pair of tokens
     HeatMap,
@@ -128,11 +134,17 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         Format::Html | Format::Json => Details::Likeliest(LIKELIEST),
         Format::Svg | Format::Png => Details::Omit,
     };
-    let mut examples = vec![input.example(&observer, options.sentence.target.as_deref(), details)?];
+    let mut examples =
+        vec![input.example(&observer, options.sentence.target.as_deref(), details)?];
     if let Some(other) = &options.compare {
-        examples.push(observer.example(other, options.compare_target.as_deref(), details).context("--compare")?);
+        examples.push(
+            observer
+                .example(other, options.compare_target.as_deref(), details)
+                .context("--compare")?,
+        );
     }
-    let document = Document { model: model.source().to_string(), engine: model.engine().into(), examples };
+    let document =
+        Document { model: model.source().to_string(), engine: model.engine().into(), examples };
     for example in &document.examples {
         messages::note(format_args!("{} → {}", example.source.text, example.target.text));
     }
@@ -173,7 +185,9 @@ impl FigureOptions {
             ("--picture", self.picture.is_some()),
         ];
         match chosen.iter().find(|(_, is_given)| *is_given) {
-            Some((option, _)) => bail!("{option}: applies to SVG and PNG only; {name} contains all attentions"),
+            Some((option, _)) => {
+                bail!("{option}: applies to SVG and PNG only; {name} contains all attentions")
+            }
             None => Ok(()),
         }
     }
@@ -193,7 +207,10 @@ impl FigureOptions {
             Some(How::Lines) | None => Picture::Lines,
         };
         let from_zero = |number: NonZeroUsize| number.get() - 1;
-        let (layer, head) = (self.layer.map_or(usual, from_zero), self.head.map_or(Head::Mean, |head| Head::One(from_zero(head))));
+        let (layer, head) = (
+            self.layer.map_or(usual, from_zero),
+            self.head.map_or(Head::Mean, |head| Head::One(from_zero(head))),
+        );
         Figure { attention, layer, head, picture }
     }
 }

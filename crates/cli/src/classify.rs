@@ -14,15 +14,16 @@ use std::process::ExitCode;
 
 /// Classify sentences or images
 ///
-/// Each sentence gives one line: the likeliest class and its probability, separated by a tab. The model is a classifier such as
-/// BertForSequenceClassification, or of images such as ViTForImageClassification; then the arguments, or lines, are paths of PNG
-/// and JPEG files.
+/// Each sentence gives one line: the likeliest class and its probability, separated by a tab. The
+/// model is a classifier such as BertForSequenceClassification, or of images such as
+/// ViTForImageClassification; then the arguments, or lines, are paths of PNG and JPEG files.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
     #[command(flatten)]
     sentences: Sentences,
-    /// Write JSON Lines with all classes: {"text": ..., "classes": {LABEL: PROBABILITY, ...}}; of images with "image"
+    /// Write JSON Lines with all classes: {"text": ..., "classes": {LABEL: PROBABILITY, ...}}; of
+    /// images with "image"
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -40,7 +41,10 @@ Examples:
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
-    let classifier = Classifier::load(options.model.source()?, &options.model.load(Some(NonZeroUsize::MIN), options.threads))?;
+    let classifier = Classifier::load(
+        options.model.source()?,
+        &options.model.load(Some(NonZeroUsize::MIN), options.threads),
+    )?;
     messages::notices(classifier.model().notices());
     messages::status(classifier.model().source(), classifier.model().engine());
     options.sentences.for_each_window(|window| {
@@ -55,8 +59,15 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         };
         for (text, classes) in window.iter().zip(classes) {
             if options.json {
-                let classes: Map<String, Value> = classes.into_iter().map(|Class { label, score }| (label, score.into())).collect();
-                writeln!(out, "{}", json!({ if reads_images { "image" } else { "text" }: text, "classes": classes }))?;
+                let classes: Map<String, Value> = classes
+                    .into_iter()
+                    .map(|Class { label, score }| (label, score.into()))
+                    .collect();
+                writeln!(
+                    out,
+                    "{}",
+                    json!({ if reads_images { "image" } else { "text" }: text, "classes": classes })
+                )?;
             } else if let Some(Class { label, score }) = classes.first() {
                 writeln!(out, "{label}\t{score:.6}")?;
             }
@@ -68,7 +79,8 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
 
 /// Whether the argument is the path of a picture.
 fn is_picture(text: &str) -> bool {
-    let extension =
-        Path::new(text).extension().is_some_and(|kind| ["png", "jpg", "jpeg"].iter().any(|known| kind.eq_ignore_ascii_case(known)));
+    let extension = Path::new(text).extension().is_some_and(|kind| {
+        ["png", "jpg", "jpeg"].iter().any(|known| kind.eq_ignore_ascii_case(known))
+    });
     extension && Path::new(text).is_file()
 }

@@ -41,7 +41,11 @@ pub(crate) fn completions(options: &CompletionsOptions, out: &mut dyn Write) -> 
 pub(crate) fn man(options: &ManOptions, out: &mut dyn Write) -> Result<ExitCode> {
     let folder = options.folder.display();
     fs::create_dir_all(&options.folder).with_context(|| format!("{folder}: cannot be created"))?;
-    clap_mangen::generate_to(Cli::command(), &options.folder).with_context(|| format!("{folder}: cannot be written"))?;
-    writeln!(out, "{folder}: man pages of cognate and its commands; read them by `man -l {folder}/cognate.1`")?;
+    clap_mangen::generate_to(Cli::command(), &options.folder)
+        .with_context(|| format!("{folder}: cannot be written"))?;
+    writeln!(
+        out,
+        "{folder}: man pages of cognate and its commands; read them by `man -l {folder}/cognate.1`"
+    )?;
     Ok(ExitCode::SUCCESS)
 }

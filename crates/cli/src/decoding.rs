@@ -11,19 +11,21 @@ use std::path::{Path, PathBuf};
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Decoding [default: the model's generation_config.json]")]
 pub(crate) struct Decoding {
-    /// Write the N best translations of each sentence, one per line, after the number of the sentence and a tab
+    /// Write the N best translations of each sentence, one per line, after the number of the
+    /// sentence and a tab
     #[arg(long, value_name = "N", visible_alias = "num-return-sequences", value_parser = at_most(1024))]
     n_best: Option<NonZeroUsize>,
-    /// Write a tab and the score after each translation: its log-probability divided by its length to the power of the
-    /// length penalty
+    /// Write a tab and the score after each translation: its log-probability divided by its length
+    /// to the power of the length penalty
     #[arg(long)]
     scores: bool,
-    /// Write a tab and the alignment after each translation: 0-0 2-1 aligns the first source token with the first target
-    /// token, and the third with the second; needs an export with --attentions, or a checkpoint
+    /// Write a tab and the alignment after each translation: 0-0 2-1 aligns the first source token
+    /// with the first target token, and the third with the second; needs an export with
+    /// --attentions, or a checkpoint
     #[arg(long)]
     alignments: bool,
-    /// Exponent of the length by which beam search divides log-probabilities; values above 0 favour long translations, values
-    /// below 0 short ones
+    /// Exponent of the length by which beam search divides log-probabilities; values above 0 favour
+    /// long translations, values below 0 short ones
     #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = finite)]
     length_penalty: Option<f32>,
     /// Stopping condition of beam search
@@ -47,7 +49,8 @@ pub(crate) struct Decoding {
     /// Forbid the unknown token
     #[arg(long)]
     disable_unk: bool,
-    /// Replace each unknown token by the source word that it attends to most; needs an export with --attentions, or a checkpoint
+    /// Replace each unknown token by the source word that it attends to most; needs an export with
+    /// --attentions, or a checkpoint
     #[arg(long, visible_alias = "replace-unk", conflicts_with = "stream")]
     replace_unknowns: bool,
     /// Minimum number of tokens of a translation
@@ -62,7 +65,8 @@ pub(crate) struct Decoding {
     /// Read the beginning of each translation from FILE, one line per sentence, which can be empty
     #[arg(long, value_name = "FILE", conflicts_with = "target_prefix")]
     target_prefixes: Option<PathBuf>,
-    /// Sample each token instead of taking the most probable one; with --beams, sample the continuations of beams
+    /// Sample each token instead of taking the most probable one; with --beams, sample the
+    /// continuations of beams
     #[arg(long)]
     sample: bool,
     /// Divisor of logits before sampling; values below 1 sharpen the distribution
@@ -77,7 +81,8 @@ pub(crate) struct Decoding {
     /// Sample from tokens with at least this share of the highest probability
     #[arg(long, value_name = "P", requires = "sample", value_parser = from_zero_to_one)]
     min_p: Option<f32>,
-    /// Sample from the tokens closest to the expected information with this total probability (typical sampling)
+    /// Sample from the tokens closest to the expected information with this total probability
+    /// (typical sampling)
     #[arg(long, value_name = "P", requires = "sample", value_parser = share)]
     typical_p: Option<f32>,
     /// Sample from tokens of at least this probability; 0 for all
@@ -92,7 +97,10 @@ pub(crate) struct Decoding {
 }
 
 fn number(text: &str, expected: &str, is_good: impl Fn(f32) -> bool) -> Result<f32, String> {
-    text.parse().ok().filter(|&number: &f32| number.is_finite() && is_good(number)).ok_or_else(|| format!("expected {expected}"))
+    text.parse()
+        .ok()
+        .filter(|&number: &f32| number.is_finite() && is_good(number))
+        .ok_or_else(|| format!("expected {expected}"))
 }
 
 fn finite(text: &str) -> Result<f32, String> {
@@ -126,7 +134,11 @@ fn early_stopping() -> impl TypedValueParser<Value = EarlyStopping> {
 
 impl Decoding {
     /// The library's options; `beams` and `max_new_tokens` are options of the command.
-    pub(crate) fn options(&self, beams: Option<NonZeroUsize>, max_new_tokens: Option<NonZeroUsize>) -> DecodingOptions {
+    pub(crate) fn options(
+        &self,
+        beams: Option<NonZeroUsize>,
+        max_new_tokens: Option<NonZeroUsize>,
+    ) -> DecodingOptions {
         DecodingOptions {
             beams,
             max_new_tokens,
@@ -185,7 +197,11 @@ impl Decoding {
             let _ = write!(columns, "\t{:.6}", hypothesis.score);
         }
         if self.alignments {
-            let pairs = hypothesis.alignment.iter().enumerate().map(|(target, source)| format!("{source}-{target}"));
+            let pairs = hypothesis
+                .alignment
+                .iter()
+                .enumerate()
+                .map(|(target, source)| format!("{source}-{target}"));
             let _ = write!(columns, "\t{}", pairs.collect::<Vec<_>>().join(" "));
         }
         columns

@@ -15,8 +15,9 @@ use std::process::ExitCode;
 
 /// Compute embeddings of sentences
 ///
-/// Each sentence gives one vector, by the encoder of a checkpoint (BERT, RoBERTa, DistilBERT, MPNet, or the encoder of a model with a
-/// decoder) or by an exported encoder. The files of sentence-transformers (modules.json) are followed where they are there.
+/// Each sentence gives one vector, by the encoder of a checkpoint (BERT, RoBERTa, DistilBERT,
+/// MPNet, or the encoder of a model with a decoder) or by an exported encoder. The files of
+/// sentence-transformers (modules.json) are followed where they are there.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -37,7 +38,8 @@ pub(crate) struct Options {
     /// Do not divide vectors by their lengths
     #[arg(long)]
     no_normalize: bool,
-    /// Maximum number of tokens of a sentence; longer sentences are cut [default: that of the model]
+    /// Maximum number of tokens of a sentence; longer sentences are cut [default: that of the
+    /// model]
     #[arg(long, value_name = "N", value_parser = at_most(1 << 20))]
     max_tokens: Option<NonZeroUsize>,
     #[command(flatten)]
@@ -88,15 +90,23 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     messages::status(embedder.model().source(), embedder.model().engine());
     let (mut written, mut rows, mut bytes) = (Vec::new(), 0, Vec::new());
     options.sentences.for_each_window(|window| {
-        for (text, embedding) in window.iter().zip(embedder.embed_in(window, options.batch_tokens.get())?) {
+        for (text, embedding) in
+            window.iter().zip(embedder.embed_in(window, options.batch_tokens.get())?)
+        {
             rows += 1;
             match options.format {
                 // Numbers in the digits of single precision.
                 Format::Jsonl => {
                     let embedding = serde_json::to_string(&embedding)?;
-                    writeln!(written, "{{\"text\":{},\"embedding\":{embedding}}}", Value::from(text.as_str()))?;
+                    writeln!(
+                        written,
+                        "{{\"text\":{},\"embedding\":{embedding}}}",
+                        Value::from(text.as_str())
+                    )?;
                 }
-                Format::Npy => embedding.iter().for_each(|number| bytes.extend(number.to_le_bytes())),
+                Format::Npy => {
+                    embedding.iter().for_each(|number| bytes.extend(number.to_le_bytes()))
+                }
             }
         }
         if options.format == Format::Jsonl && file.is_none() {
@@ -133,7 +143,8 @@ impl Options {
 
 /// The header of a NumPy file, version 1.0: its length is a multiple of 64.
 fn npy_header(rows: usize, width: usize) -> Vec<u8> {
-    let fields = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {width}), }}");
+    let fields =
+        format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {width}), }}");
     // The magic number, the version and the length take 10 bytes, the line's end one.
     let padding = (64 - (10 + fields.len() + 1) % 64) % 64;
     let header = format!("{fields}{:padding$}\n", "");
@@ -147,7 +158,8 @@ mod tests {
 
     #[test]
     fn headers_are_those_of_numpy() {
-        // numpy 2.2: numpy.lib.format.header_data_from_array_1_0 of zeros((12, 384), float32), written by numpy.save.
+        // numpy 2.2: numpy.lib.format.header_data_from_array_1_0 of zeros((12, 384), float32),
+        // written by numpy.save.
         let expected = "{'descr': '<f4', 'fortran_order': False, 'shape': (12, 384), }";
         let header = npy_header(12, 384);
         assert_eq!(header.len(), 128);

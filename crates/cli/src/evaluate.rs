@@ -13,7 +13,8 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use cognate::DecodingOptions;
 use cognate_text::{
-    BleuSettings, ChrfSettings, ErrorRateSettings, ErrorUnit, Metric, Resampling, Smoothing, Spelling, Statistics, Words, paired_bootstrap,
+    BleuSettings, ChrfSettings, ErrorRateSettings, ErrorUnit, Metric, Resampling, Smoothing,
+    Spelling, Statistics, Words, paired_bootstrap,
 };
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -22,10 +23,11 @@ use std::process::ExitCode;
 
 /// Score translations against references, as sacreBLEU does
 ///
-/// Translations are read from files, one sentence per line, or made by a model from --source. BLEU counts n-grams of words shared
-/// with the references, chrF2 n-grams of characters, chrF2++ also n-grams of words; all are from 0 to 100. WER and CER are the edits of
-/// words and characters in percent of the reference. Scores, signatures and
-/// significance tests equal those of sacreBLEU 2.6.
+/// Translations are read from files, one sentence per line, or made by a model from --source. BLEU
+/// counts n-grams of words shared with the references, chrF2 n-grams of characters, chrF2++ also
+/// n-grams of words; all are from 0 to 100. WER and CER are the edits of words and characters in
+/// percent of the reference. Scores, signatures and significance tests equal those of sacreBLEU
+/// 2.6.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -36,7 +38,13 @@ pub(crate) struct Options {
     #[arg(short, long, value_name = "FILE", required = true)]
     reference: Vec<PathBuf>,
     /// Metrics, separated by commas
-    #[arg(long, visible_alias = "metric", value_name = "NAMES", value_delimiter = ',', default_value = "bleu,chrf")]
+    #[arg(
+        long,
+        visible_alias = "metric",
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "bleu,chrf"
+    )]
     metrics: Vec<Name>,
     /// Tokenization of BLEU
     #[arg(long, value_name = "WAY", default_value = "13a")]
@@ -56,7 +64,8 @@ pub(crate) struct Options {
     /// Count only n-gram orders that the text is long enough for in BLEU
     #[arg(long)]
     effective_order: bool,
-    /// Write the scores of each sentence, one line per sentence, metrics separated by tabs; implies --effective-order
+    /// Write the scores of each sentence, one line per sentence, metrics separated by tabs; implies
+    /// --effective-order
     #[arg(long, conflicts_with_all = ["confidence", "paired_bs", "json"])]
     sentence_level: bool,
     /// Print the 95% confidence interval, by bootstrap resampling
@@ -77,7 +86,8 @@ pub(crate) struct Options {
     /// Write JSON Lines in full precision: {"system": ..., "scores": {...}}
     #[arg(long)]
     json: bool,
-    /// Translate FILE with a model, one sentence per line, and score the translations as one more system
+    /// Translate FILE with a model, one sentence per line, and score the translations as one more
+    /// system
     #[arg(short, long, value_name = "FILE", help_heading = "Translating by a model")]
     source: Option<PathBuf>,
     #[command(flatten, next_help_heading = "Translating by a model")]
@@ -114,7 +124,8 @@ enum Normalizer {
     None,
     /// Whisper's basic normaliser: lower case, without punctuation and words in brackets
     Basic,
-    /// Whisper's English normaliser: also numbers in digits, contractions written out, American spelling
+    /// Whisper's English normaliser: also numbers in digits, contractions written out, American
+    /// spelling
     English,
 }
 
@@ -158,7 +169,10 @@ enum Smooth {
 }
 
 fn smooth_value(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|value: &f64| *value >= 0.0 && value.is_finite()).ok_or_else(|| "expected a number of at least 0".into())
+    text.parse()
+        .ok()
+        .filter(|value: &f64| *value >= 0.0 && value.is_finite())
+        .ok_or_else(|| "expected a number of at least 0".into())
 }
 
 /// The number of lines ending as in tokenised text from which a warning is printed.
@@ -170,17 +184,30 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let references = references(&options.reference)?;
     let systems = options.systems(&references)?;
     if options.sentence_level && systems.len() > 1 {
-        bail!("--sentence-level: expected one system, found {}; score them one after another", systems.len());
+        bail!(
+            "--sentence-level: expected one system, found {}; score them one after another",
+            systems.len()
+        );
     }
     if options.paired_bs && systems.len() == 1 {
-        bail!("--paired-bs: expected two systems or more, found 1; --confidence prints the confidence interval of one");
+        bail!(
+            "--paired-bs: expected two systems or more, found 1; --confidence prints the confidence interval of one"
+        );
     }
     if options.confidence && systems.len() > 1 {
-        bail!("--confidence: expected one system, found {}; --paired-bs compares several", systems.len());
+        bail!(
+            "--confidence: expected one system, found {}; --paired-bs compares several",
+            systems.len()
+        );
     }
     options.warn_of_tokenised(&systems);
     let lines: Vec<&[String]> = references.iter().map(|(_, lines)| lines.as_slice()).collect();
-    let count = |metric: &Metric| systems.iter().map(|system| metric.statistics(&system.lines, &lines)).collect::<Result<Vec<_>, _>>();
+    let count = |metric: &Metric| {
+        systems
+            .iter()
+            .map(|system| metric.statistics(&system.lines, &lines))
+            .collect::<Result<Vec<_>, _>>()
+    };
     let counted = metrics.iter().map(count).collect::<Result<Vec<_>, _>>()?;
     if options.sentence_level {
         report::sentences(&counted, usize::from(options.width), out)?;
@@ -192,19 +219,26 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         signature: metric.signature(references.len(), resampling),
         rows: rows(counted, resampling),
     });
-    let (names, scores): (Vec<_>, Vec<_>) = (systems.into_iter().map(|system| system.name).collect(), scores.collect());
+    let (names, scores): (Vec<_>, Vec<_>) =
+        (systems.into_iter().map(|system| system.name).collect(), scores.collect());
     match (options.json, names.as_slice()) {
         (true, _) => report::json(&names, &scores, out)?,
         (false, [_]) => report::single(&scores, usize::from(options.width), out)?,
-        (false, _) => report::table(&names, &scores, options.paired_bs, usize::from(options.width), out)?,
+        (false, _) => {
+            report::table(&names, &scores, options.paired_bs, usize::from(options.width), out)?
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The score of each system, with the results of resampling.
 fn rows(counted: &[Statistics], resampling: Option<Resampling>) -> Vec<Row> {
-    let resampled = resampling.map_or_else(Vec::new, |resampling| paired_bootstrap(counted, resampling));
-    let row = |(index, counted): (usize, &Statistics)| Row { score: counted.score(), resampled: resampled.get(index).copied() };
+    let resampled =
+        resampling.map_or_else(Vec::new, |resampling| paired_bootstrap(counted, resampling));
+    let row = |(index, counted): (usize, &Statistics)| Row {
+        score: counted.score(),
+        resampled: resampled.get(index).copied(),
+    };
     counted.iter().enumerate().map(row).collect()
 }
 
@@ -214,7 +248,9 @@ impl Options {
         let smoothing = match self.smooth {
             Smooth::Floor => Smoothing::Floor(value(0.1)),
             Smooth::AddK => Smoothing::AddK(value(1.0)),
-            Smooth::Exp | Smooth::None if self.smooth_value.is_some() => bail!("--smooth-value: expected --smooth floor or add-k with it"),
+            Smooth::Exp | Smooth::None if self.smooth_value.is_some() => {
+                bail!("--smooth-value: expected --smooth floor or add-k with it")
+            }
             Smooth::Exp => Smoothing::Exponential,
             Smooth::None => Smoothing::None,
         };
@@ -224,7 +260,8 @@ impl Options {
             Cut::Char => Words::Characters,
             Cut::None => Words::Given,
         };
-        let (lowercase, effective_order) = (self.lowercase, self.effective_order || self.sentence_level);
+        let (lowercase, effective_order) =
+            (self.lowercase, self.effective_order || self.sentence_level);
         let spelling = match self.normalizer {
             Normalizer::None => Spelling::Given,
             Normalizer::Basic => Spelling::Basic,
@@ -232,11 +269,15 @@ impl Options {
         };
         let error_rate = |unit| Metric::ErrorRate(ErrorRateSettings { unit, spelling });
         let metric = |name: &Name| match name {
-            Name::Bleu => Metric::Bleu(BleuSettings { words, lowercase, smoothing, effective_order }),
+            Name::Bleu => {
+                Metric::Bleu(BleuSettings { words, lowercase, smoothing, effective_order })
+            }
             Name::Chrf => Metric::Chrf(ChrfSettings { lowercase, ..ChrfSettings::default() }),
             Name::Wer => error_rate(ErrorUnit::Words),
             Name::Cer => error_rate(ErrorUnit::Characters),
-            Name::ChrfPlusPlus => Metric::Chrf(ChrfSettings { lowercase, ..ChrfSettings::plus_plus() }),
+            Name::ChrfPlusPlus => {
+                Metric::Chrf(ChrfSettings { lowercase, ..ChrfSettings::plus_plus() })
+            }
         };
         let is_first = |(index, name): &(usize, &Name)| !self.metrics[..*index].contains(name);
         Ok(self.metrics.iter().enumerate().filter(is_first).map(|(_, name)| metric(name)).collect())
@@ -246,7 +287,8 @@ impl Options {
         if self.source.is_none() && self.model.is_named() {
             bail!("--model: expected --source FILE with it, the sentences to translate");
         }
-        let mut systems = self.translations.iter().map(|path| System::read(path)).collect::<Result<Vec<_>>>()?;
+        let mut systems =
+            self.translations.iter().map(|path| System::read(path)).collect::<Result<Vec<_>>>()?;
         for system in &systems {
             system.check(references)?;
         }
@@ -271,7 +313,11 @@ impl Options {
         let model = self.model.source()?;
         let name = model.to_string();
         let input = Input::open(Vec::new(), Some(source), None)?;
-        let decoding = DecodingOptions { beams: self.beams, max_new_tokens: self.max_new_tokens, ..DecodingOptions::default() };
+        let decoding = DecodingOptions {
+            beams: self.beams,
+            max_new_tokens: self.max_new_tokens,
+            ..DecodingOptions::default()
+        };
         let mut loading = self.speed.options(&self.model, decoding, input.is_long);
         loading.load.shortlist.clone_from(&self.shortlist);
         let translator = translate::translator(model, &loading)?;
@@ -291,7 +337,8 @@ impl Options {
     }
 
     fn warn_of_tokenised(&self, systems: &[System]) {
-        let divides = self.metrics.contains(&Name::Bleu) && !matches!(self.tokenize, Cut::None | Cut::Char);
+        let divides =
+            self.metrics.contains(&Name::Bleu) && !matches!(self.tokenize, Cut::None | Cut::Char);
         for system in systems.iter().filter(|_| divides) {
             let n_lines = system.lines.iter().filter(|line| line.ends_with(" .")).count();
             if n_lines >= TOKENISED {

@@ -15,9 +15,10 @@ use std::process::ExitCode;
 
 /// Explain a translation step by step
 ///
-/// Prints the pieces and ids of the source with the norms of their embeddings and positions; a summary of the attention of each layer;
-/// for each step of decoding the most probable next tokens and the source tokens attended to; and with --beams the search tree. The
-/// page of `cognate attend` contains the same, with all attention weights.
+/// Prints the pieces and ids of the source with the norms of their embeddings and positions; a
+/// summary of the attention of each layer; for each step of decoding the most probable next tokens
+/// and the source tokens attended to; and with --beams the search tree. The page of
+/// `cognate attend` contains the same, with all attention weights.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -54,7 +55,14 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let explained = example.explained.as_ref().context("details were asked for")?;
-    writeln!(out, "{}\n→ {}\n{} on {}", example.source.text, example.target.text, model.source(), model.engine())?;
+    writeln!(
+        out,
+        "{}\n→ {}\n{} on {}",
+        example.source.text,
+        example.target.text,
+        model.source(),
+        model.engine()
+    )?;
 
     writeln!(out, "\n1. Input of the encoder")?;
     embeddings::print(&example, &explained.embeddings, out)?;
@@ -73,17 +81,36 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
 fn steps(example: &Example, explained: &Explained, out: &mut dyn Write) -> Result<()> {
     let target = &example.target;
     let width = target.written.iter().map(|token| token.piece.chars().count()).max().unwrap_or(0);
-    for (number, ((read, written), step)) in target.read.iter().zip(&target.written).zip(&explained.steps).enumerate() {
+    for (number, ((read, written), step)) in
+        target.read.iter().zip(&target.written).zip(&explained.steps).enumerate()
+    {
         let is_written = |likely: &Likely| likely.token.id == written.id;
         let likely: Vec<_> = step
             .likeliest
             .iter()
-            .map(|likely| format!("{} {:.3}", marked(&likely.token.piece, is_written(likely)), likely.probability))
+            .map(|likely| {
+                format!(
+                    "{} {:.3}",
+                    marked(&likely.token.piece, is_written(likely)),
+                    likely.probability
+                )
+            })
             .collect();
         let own = step.written.filter(|_| !step.likeliest.iter().any(is_written));
-        let own = own.map(|probability| format!("; chosen {} {probability:.1e}", written.piece)).unwrap_or_default();
-        let looks = step.looks_at.iter().map(|&(place, weight)| format!("{} {weight:.2}", example.source.tokens[place].piece));
-        writeln!(out, "  {:>3}  after {:<width$}  {}{own}", number + 1, read.piece, likely.join("  "))?;
+        let own = own
+            .map(|probability| format!("; chosen {} {probability:.1e}", written.piece))
+            .unwrap_or_default();
+        let looks = step
+            .looks_at
+            .iter()
+            .map(|&(place, weight)| format!("{} {weight:.2}", example.source.tokens[place].piece));
+        writeln!(
+            out,
+            "  {:>3}  after {:<width$}  {}{own}",
+            number + 1,
+            read.piece,
+            likely.join("  ")
+        )?;
         writeln!(out, "       attends to  {}", looks.collect::<Vec<_>>().join("  "))?;
     }
     writeln!(

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use cognate::{
-    BleuComparison, ComparisonText, Export, ExportEvent, Exported, Layout, Manifest, ModelSource, Origin, Precision, Quality,
-    SentenceSettings,
+    BleuComparison, ComparisonText, Export, ExportEvent, Exported, Layout, Manifest, ModelSource,
+    Origin, Precision, Quality, SentenceSettings,
 };
 use cognate_folder::{Calibration, StepsReport};
 use std::io::Write;
@@ -21,48 +21,53 @@ use std::time::Instant;
 
 /// Export a checkpoint to ONNX and verify it
 ///
-/// Writes a folder with encoder.onnx, decoder.onnx, their shared weights, configuration and tokenizer, and cognate.json, which
-/// records the source, the format and the result of the verification. The folder appears complete or not at all. With --in-place the
-/// graphs are written into the checkpoint's folder and refer to its weights, which are neither copied nor read.
+/// Writes a folder with encoder.onnx, decoder.onnx, their shared weights, configuration and
+/// tokenizer, and cognate.json, which records the source, the format and the result of the
+/// verification. The folder appears complete or not at all. With --in-place the graphs are written
+/// into the checkpoint's folder and refer to its weights, which are neither copied nor read.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// A checkpoint's folder (config.json, model.safetensors, tokenizer files), or preset:tiny, preset:base, preset:big with
-    /// seeded initial weights
+    /// A checkpoint's folder (config.json, model.safetensors, tokenizer files), or preset:tiny,
+    /// preset:base, preset:big with seeded initial weights
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     /// Folder to write
     #[arg(value_name = "OUT", required_unless_present = "in_place")]
     out: Option<PathBuf>,
-    /// Write encoder.onnx, decoder.onnx and cognate.json into the checkpoint's folder, without verification; its weights must be
-    /// f32
+    /// Write encoder.onnx, decoder.onnx and cognate.json into the checkpoint's folder, without
+    /// verification; its weights must be f32
     #[arg(long, conflicts_with = "out")]
     in_place: bool,
-    /// Part of the checkpoint to export [default: all; of a folder with the modules.json of sentence-transformers the encoder]
+    /// Part of the checkpoint to export [default: all; of a folder with the modules.json of
+    /// sentence-transformers the encoder]
     #[arg(long, value_enum, value_name = "PART")]
     part: Option<Part>,
-    /// Layout of the folder: cognate (encoder.onnx, decoder.onnx, one weights file), hf (for Optimum and transformers.js:
-    /// onnx/encoder_model.onnx, onnx/decoder_model_merged.onnx without an If), generate (generate.onnx, which decodes a batch in
-    /// one call: encoder, decoder and beam search), or triton (a model repository: encoder, decoder, and a model that translates
+    /// Layout of the folder: cognate (encoder.onnx, decoder.onnx, one weights file), hf (for
+    /// Optimum and transformers.js: onnx/encoder_model.onnx, onnx/decoder_model_merged.onnx without
+    /// an If), generate (generate.onnx, which decodes a batch in one call: encoder, decoder and
+    /// beam search), or triton (a model repository: encoder, decoder, and a model that translates
     /// with the Python package)
     #[arg(long, value_name = "LAYOUT", default_value = Layout::Cognate.name())]
     layout: Layout,
-    /// With --layout hf: also write onnx/generate.onnx, which decodes a batch in one call, and its weights
+    /// With --layout hf: also write onnx/generate.onnx, which decodes a batch in one call, and its
+    /// weights
     #[arg(long)]
     with_generate: bool,
-    /// With --layout generate: also write generate_text.onnx, whose input and output are texts, for ONNX Runtime with the package
-    /// onnxruntime-extensions; refused if the tokenizer is no unigram model
+    /// With --layout generate: also write generate_text.onnx, whose input and output are texts, for
+    /// ONNX Runtime with the package onnxruntime-extensions; refused if the tokenizer is no unigram
+    /// model
     #[arg(long)]
     with_tokenizer: bool,
-    /// With --layout generate: constant shapes for N sentences, for compilers such as TensorRT; num_beams and num_return_sequences are
-    /// those of generation_config.json
+    /// With --layout generate: constant shapes for N sentences, for compilers such as TensorRT;
+    /// num_beams and num_return_sequences are those of generation_config.json
     #[arg(long, value_name = "N", requires = "max_length", value_parser = at_most(1 << 16))]
     max_batch: Option<NonZeroUsize>,
     /// With --max-batch: the number of positions of sources and targets
     #[arg(long, value_name = "N", requires = "max_batch", value_parser = at_most(1 << 24))]
     max_length: Option<NonZeroUsize>,
-    /// Engines of the graphs: portable (all), or ort (ONNX Runtime only, and fastest there: joined layers, its own attention,
-    /// caches written in place)
+    /// Engines of the graphs: portable (all), or ort (ONNX Runtime only, and fastest there: joined
+    /// layers, its own attention, caches written in place)
     #[arg(long, value_name = "TARGET", value_enum, default_value_t)]
     target: Target,
     /// Replace OUT, or the graphs in place, if it is an earlier export
@@ -77,21 +82,23 @@ pub(crate) struct Options {
     /// Type of weights and activations; in the Cognate layout also of cached keys and values
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = precision())]
     precision: Precision,
-    /// Number of weights that share a scale in int8-block and int4; smaller blocks are more precise, larger ones are smaller and
-    /// faster [default: 32]
+    /// Number of weights that share a scale in int8-block and int4; smaller blocks are more
+    /// precise, larger ones are smaller and faster [default: 32]
     #[arg(long, value_name = "N", value_parser = parse_block_size)]
     block_size: Option<usize>,
-    /// Report the BLEU lost relative to f32: translate the lines of SOURCE and score them against REFERENCE
+    /// Report the BLEU lost relative to f32: translate the lines of SOURCE and score them against
+    /// REFERENCE
     ///
-    /// An export in a lower precision is compared with one in f32 on the same engine: ONNX Runtime if its library is found, else
-    /// tract. Without --data, the share of equal greedy choices is measured on bundled sentences. With --data it is measured on the
-    /// lines of SOURCE, and BLEU is computed for both, with the decoding of generation_config.json, without sampling. A loss of more
-    /// than 0.3 BLEU is a warning; the exit status is still 0.
+    /// An export in a lower precision is compared with one in f32 on the same engine: ONNX Runtime
+    /// if its library is found, else tract. Without --data, the share of equal greedy choices is
+    /// measured on bundled sentences. With --data it is measured on the lines of SOURCE, and BLEU
+    /// is computed for both, with the decoding of generation_config.json, without sampling. A loss
+    /// of more than 0.3 BLEU is a warning; the exit status is still 0.
     #[arg(long, num_args = 2, value_names = ["SOURCE", "REFERENCE"])]
     data: Option<Vec<PathBuf>>,
-    /// Add the outputs encoder_attentions.{layer}, decoder_attentions.{layer} (not with --target ort) and
-    /// cross_attentions.{layer}, which `cognate attend` draws; with --layout generate token_scores and cross_attentions of the
-    /// sequences
+    /// Add the outputs encoder_attentions.{layer}, decoder_attentions.{layer} (not with --target
+    /// ort) and cross_attentions.{layer}, which `cognate attend` draws; with --layout generate
+    /// token_scores and cross_attentions of the sequences
     #[arg(long)]
     attentions: bool,
     /// Random seed of a preset's initial weights [default: 1]
@@ -186,9 +193,12 @@ fn write_folder(
         report_half(&exported.manifest, out)?;
     }
     out.flush()?;
-    let passed = options.no_verify || verify::verify(folder, Some(export.model()), Default::default(), Print::Text, out)?;
+    let passed = options.no_verify
+        || verify::verify(folder, Some(export.model()), Default::default(), Print::Text, out)?;
     if let Some(text) = text {
-        let (quality, notices) = export.compare(folder, &text, &mut |event| events.print(event)).context(data(options))?;
+        let (quality, notices) = export
+            .compare(folder, &text, &mut |event| events.print(event))
+            .context(data(options))?;
         messages::notices(&notices);
         if let Some(quality) = quality {
             write!(out, "{quality}")?;
@@ -205,16 +215,30 @@ fn data(options: &Options) -> &'static str {
 }
 
 /// Writes graphs into the checkpoint's folder.
-fn write_in_place(export: &Export, source: &ModelSource, start: Instant, out: &mut dyn Write) -> Result<ExitCode> {
+fn write_in_place(
+    export: &Export,
+    source: &ModelSource,
+    start: Instant,
+    out: &mut dyn Write,
+) -> Result<ExitCode> {
     let exported = export.write_in_place()?;
     messages::notices(&exported.notices);
     let elapsed = amounts::duration(start.elapsed());
     writeln!(out, "{source} in place in {elapsed}\n{}", sizes(&exported))?;
-    let Origin::CheckpointInPlace { files, .. } = &exported.manifest.source else { return Ok(ExitCode::SUCCESS) };
+    let Origin::CheckpointInPlace { files, .. } = &exported.manifest.source else {
+        return Ok(ExitCode::SUCCESS);
+    };
     let names: Vec<_> = files.keys().map(String::as_str).collect();
     let bytes = amounts::bytes(files.values().map(|stamp| stamp.bytes).sum());
-    let weights = if let [one] = names.as_slice() { (*one).to_owned() } else { format!("{} files", names.len()) };
-    writeln!(out, "weights: {weights}, {bytes}; not read and not verified; run `cognate verify {source}`")?;
+    let weights = if let [one] = names.as_slice() {
+        (*one).to_owned()
+    } else {
+        format!("{} files", names.len())
+    };
+    writeln!(
+        out,
+        "weights: {weights}, {bytes}; not read and not verified; run `cognate verify {source}`"
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -228,7 +252,9 @@ impl Events {
     fn print(&mut self, event: ExportEvent<'_>) {
         let shows_progress = messages::shows_progress();
         match event {
-            ExportEvent::Stage(stage) if shows_progress => messages::note(format_args!("measuring: {stage}")),
+            ExportEvent::Stage(stage) if shows_progress => {
+                messages::note(format_args!("measuring: {stage}"))
+            }
             ExportEvent::Stage(_) => {}
             ExportEvent::Translating { precision, engine, bytes } => {
                 if shows_progress {
@@ -255,12 +281,17 @@ fn warn_of_loss(quality: &Quality, precision: Precision) {
     let Some(bleu) = quality.bleu.as_ref().filter(|bleu| bleu.is_low()) else { return };
     let advice = match precision {
         Precision::Int8Tensor => "--precision int8 usually loses less",
-        Precision::Int8 | Precision::Int8Block => "--precision f16, for the portable target, usually loses less",
+        Precision::Int8 | Precision::Int8Block => {
+            "--precision f16, for the portable target, usually loses less"
+        }
         Precision::Int4 => "--block-size 16 or --precision int8-block usually loses less",
         Precision::F16 | Precision::Bf16 | Precision::F32 => "f32 loses nothing",
     };
     let (loss, limit) = (bleu.loss(), BleuComparison::LOSS_LIMIT);
-    messages::warning(format_args!("{precision} loses {loss:.2} BLEU on {}, more than {limit}; {advice}", bleu.source));
+    messages::warning(format_args!(
+        "{precision} loses {loss:.2} BLEU on {}, more than {limit}; {advice}",
+        bleu.source
+    ));
 }
 
 /// Maximum number of printed kinds of operations; `cognate show` prints all.
@@ -288,14 +319,20 @@ fn report_half(manifest: &Manifest, out: &mut dyn Write) -> Result<()> {
 /// The warning if f16 is not precise enough.
 fn calibration_warning(calibration: &Calibration) -> Option<String> {
     let steps = |what: &str, StepsReport { steps, equal, wanted }: StepsReport| {
-        format!("{equal} of {steps} greedy steps on {what} choose the same token as f32, expected at least {wanted}")
+        format!(
+            "{equal} of {steps} greedy steps on {what} choose the same token as f32, expected at least {wanted}"
+        )
     };
     if calibration.gave_up() {
         let found = steps("tuning sentences", calibration.tuned);
-        return Some(format!("f16 is not precise enough for this model: with both stacks in f32, {found}; export in f32"));
+        return Some(format!(
+            "f16 is not precise enough for this model: with both stacks in f32, {found}; export in f32"
+        ));
     }
     let found = Some(calibration.held_out).filter(|held_out| !held_out.passed());
-    found.map(|held_out| format!("f16: {}; measure BLEU with --data", steps("held-out sentences", held_out)))
+    found.map(|held_out| {
+        format!("f16: {}; measure BLEU with --data", steps("held-out sentences", held_out))
+    })
 }
 
 /// The engines of the graphs.
@@ -341,13 +378,18 @@ fn precision() -> impl TypedValueParser<Value = Precision> {
 
 fn parse_block_size(text: &str) -> Result<usize, String> {
     const SIZES: [usize; 4] = [16, 32, 64, 128];
-    SIZES.into_iter().find(|size| size.to_string() == text).ok_or_else(|| "expected 16, 32, 64 or 128".into())
+    SIZES
+        .into_iter()
+        .find(|size| size.to_string() == text)
+        .ok_or_else(|| "expected 16, 32, 64 or 128".into())
 }
 
 fn sizes(exported: &Exported) -> String {
     let written = &exported.files;
     let files = written.files.iter().map(|(name, bytes)| (name.as_str(), *bytes));
-    let lines = files.chain([("total", written.bytes())]).map(|(name, bytes)| format!("  {name:<24} {:>8}", amounts::bytes(bytes)));
+    let lines = files
+        .chain([("total", written.bytes())])
+        .map(|(name, bytes)| format!("  {name:<24} {:>8}", amounts::bytes(bytes)));
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -360,12 +402,21 @@ mod tests {
     fn an_imprecise_f16_is_a_warning() {
         let steps = |equal| StepsReport { steps: 100, equal, wanted: 99 };
         let printed = |tuned, held_out| {
-            let calibration = Calibration { caution: Caution::Stacks, tuned: steps(tuned), held_out: steps(held_out) };
+            let calibration = Calibration {
+                caution: Caution::Stacks,
+                tuned: steps(tuned),
+                held_out: steps(held_out),
+            };
             (calibration.to_string(), calibration_warning(&calibration).unwrap_or_default())
         };
         let stacks = "both stacks and the output in f32 for precision";
         for (tuned, held_out, shown, warned) in [
-            (99, 99, "99 of 100 greedy steps equal on tuning sentences, 99 of 100 on held-out ones", ""),
+            (
+                99,
+                99,
+                "99 of 100 greedy steps equal on tuning sentences, 99 of 100 on held-out ones",
+                "",
+            ),
             (
                 99,
                 98,

@@ -11,15 +11,17 @@ use std::process::ExitCode;
 
 /// Export the training step to ONNX
 ///
-/// Writes train_step.onnx: forward pass, loss, gradients and Adam's update in one graph of standard operators. Any program with ONNX
-/// Runtime can train with it: inputs are token ids, labels and the state, outputs are the loss and the next state. README.md lists all
-/// inputs and outputs, train.py is an example of less than 60 lines, and model.safetensors has the weights. After training, OUT is a
-/// checkpoint for every other command. The folder appears complete or not at all. To train with Cognate itself, see `cognate train`.
+/// Writes train_step.onnx: forward pass, loss, gradients and Adam's update in one graph of standard
+/// operators. Any program with ONNX Runtime can train with it: inputs are token ids, labels and the
+/// state, outputs are the loss and the next state. README.md lists all inputs and outputs, train.py
+/// is an example of less than 60 lines, and model.safetensors has the weights. After training, OUT
+/// is a checkpoint for every other command. The folder appears complete or not at all. To train
+/// with Cognate itself, see `cognate train`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// A checkpoint's folder (config.json, model.safetensors), such as the output of `cognate train`; or preset:tiny, preset:base,
-    /// preset:big with seeded initial weights
+    /// A checkpoint's folder (config.json, model.safetensors), such as the output of
+    /// `cognate train`; or preset:tiny, preset:base, preset:big with seeded initial weights
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     /// Folder to write
@@ -77,7 +79,8 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let source = ModelSource::find(&options.model)?.into_checkpoint();
     let mut export = TrainingExport::open(&source, options.seed, options.unused.ignore_unused)?;
     messages::notices(export.notices());
-    (export.loss, export.optimiser, export.force) = (options.loss(), options.optimiser(), options.force);
+    (export.loss, export.optimiser, export.force) =
+        (options.loss(), options.optimiser(), options.force);
     let ExportedStep { n_nodes, bytes, .. } = export.write(&options.out)?;
     let place = options.out.display();
     writeln!(
@@ -112,11 +115,13 @@ impl Options {
 }
 
 fn below_one(text: &str) -> Result<f64, String> {
-    number(text, |number| (0.0..1.0).contains(&number)).ok_or_else(|| "expected a number from 0 to less than 1".into())
+    number(text, |number| (0.0..1.0).contains(&number))
+        .ok_or_else(|| "expected a number from 0 to less than 1".into())
 }
 
 fn positive(text: &str) -> Result<f64, String> {
-    number(text, |number| number > 0.0 && number.is_finite()).ok_or_else(|| "expected a number above 0".into())
+    number(text, |number| number > 0.0 && number.is_finite())
+        .ok_or_else(|| "expected a number above 0".into())
 }
 
 fn number(text: &str, is_allowed: impl Fn(f64) -> bool) -> Option<f64> {

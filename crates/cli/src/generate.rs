@@ -15,9 +15,10 @@ use std::process::ExitCode;
 
 /// Continue texts
 ///
-/// The model is a decoder alone, such as GPT-2 or OPT. Prompts are the arguments, the lines of a file, or the lines of standard input.
-/// The text after each prompt is one line in the same order, or several with --n-best; line breaks in it become spaces. An empty
-/// prompt begins a text. Options override the model's generation_config.json.
+/// The model is a decoder alone, such as GPT-2 or OPT. Prompts are the arguments, the lines of a
+/// file, or the lines of standard input. The text after each prompt is one line in the same order,
+/// or several with --n-best; line breaks in it become spaces. An empty prompt begins a text.
+/// Options override the model's generation_config.json.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, mut_args = about_prompts)]
 pub(crate) struct Options {
@@ -43,7 +44,8 @@ pub(crate) struct Options {
     /// Write each word as soon as it is decoded, one prompt at a time; not with beam search
     #[arg(long, conflicts_with_all = ["output", "workers", "batch_tokens", "batch_size", "window", "n_best"])]
     stream: bool,
-    /// Number of lines to read before continuing them; 1 continues each line at once [default: 2000, on a terminal 1]
+    /// Number of lines to read before continuing them; 1 continues each line at once [default:
+    /// 2000, on a terminal 1]
     #[arg(long, value_name = "N", value_parser = at_most(1 << 24))]
     window: Option<NonZeroUsize>,
     /// Write JSON Lines: {"line": ..., "text": ..., "hypotheses": [...]}, with tokens
@@ -62,8 +64,14 @@ Examples:
   cognate export gpt2 out && cognate generate --model out \"Once upon a time\"";
 
 /// Options about the source of a translation.
-const OF_TRANSLATIONS: [&str; 6] =
-    ["alignments", "replace_unknowns", "target_prefix", "target_prefixes", "source_language", "target_language"];
+const OF_TRANSLATIONS: [&str; 6] = [
+    "alignments",
+    "replace_unknowns",
+    "target_prefix",
+    "target_prefixes",
+    "source_language",
+    "target_language",
+];
 
 /// Hides options about translations, and names prompts in the help of others.
 fn about_prompts(arg: clap::Arg) -> clap::Arg {
@@ -72,8 +80,16 @@ fn about_prompts(arg: clap::Arg) -> clap::Arg {
     }
     let help = arg.get_help().map(ToString::to_string);
     let reworded = help.map(|help| {
-        let words = [("translations", "texts"), ("translation", "text"), ("sentences", "prompts"), ("sentence", "prompt")];
-        words.into_iter().fold(help, |help, (from, to)| help.replace(from, to)).replace("to translate", "to continue")
+        let words = [
+            ("translations", "texts"),
+            ("translation", "text"),
+            ("sentences", "prompts"),
+            ("sentence", "prompt"),
+        ];
+        words
+            .into_iter()
+            .fold(help, |help, (from, to)| help.replace(from, to))
+            .replace("to translate", "to continue")
     });
     match reworded {
         Some(help) => arg.help(help),
@@ -85,7 +101,9 @@ fn about_prompts(arg: clap::Arg) -> clap::Arg {
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let source = options.model.source()?;
     if options.decoding.target_prefixes().is_some() {
-        bail!("--target-prefixes: a decoder alone has no source; leave it out, and write the beginning of a text as its prompt");
+        bail!(
+            "--target-prefixes: a decoder alone has no source; leave it out, and write the beginning of a text as its prompt"
+        );
     }
     // These fail before the model is loaded, which can take a while.
     let window = if options.stream { Some(1) } else { options.window.map(NonZeroUsize::get) };

@@ -1,8 +1,9 @@
-//! The `cognate` command: translating, continuing texts, scoring, evaluating, exporting, verifying, training and explaining encoder-decoder
-//! Transformers.
+//! The `cognate` command: translating, continuing texts, scoring, evaluating, exporting, verifying,
+//! training and explaining encoder-decoder Transformers.
 //!
-//! Each command is a module. Results go to standard output, messages to standard error. The exit status is 1 for an error and 2
-//! for an invalid command line. A closed standard output is not an error.
+//! Each command is a module. Results go to standard output, messages to standard error. The exit
+//! status is 1 for an error and 2 for an invalid command line. A closed standard output is not an
+//! error.
 
 mod amounts;
 mod attend;
@@ -113,7 +114,8 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     messages::set_volume(cli.quiet, cli.verbose);
-    // Engines and tokenizers panic on some files. The library returns these panics as errors, so they are not printed.
+    // Engines and tokenizers panic on some files. The library returns these panics as errors, so
+    // they are not printed.
     if std::env::var_os("RUST_BACKTRACE").is_none() {
         panic::set_hook(Box::new(|_| {}));
     }
@@ -183,7 +185,9 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
 
 /// Whether standard output was closed, as by `| head`.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe))
+    error.chain().any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+    })
 }
 
 #[cfg(test)]

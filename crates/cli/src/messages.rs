@@ -64,7 +64,10 @@ pub(crate) fn error(error: &anyhow::Error) {
     for cause in error.chain() {
         // Options of the library have the names of the command's.
         let option = cause.downcast_ref::<Error>().and_then(Error::option);
-        let cause = option.map_or_else(|| cause.to_string(), |(name, message)| format!("--{}: {message}", name.replace('_', "-")));
+        let cause = option.map_or_else(
+            || cause.to_string(),
+            |(name, message)| format!("--{}: {message}", name.replace('_', "-")),
+        );
         // A cause can begin with the place that its context names.
         if cause.starts_with(&text) {
             text = cause;
@@ -78,8 +81,11 @@ pub(crate) fn error(error: &anyhow::Error) {
 /// Prints a panic.
 pub(crate) fn bug(panic: &(dyn Any + Send)) {
     let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
-    say(format_args!("cognate: error: internal error (a bug in cognate), please report it: {text} (RUST_BACKTRACE=1 shows where)"));
+    let text =
+        text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+    say(format_args!(
+        "cognate: error: internal error (a bug in cognate), please report it: {text} (RUST_BACKTRACE=1 shows where)"
+    ));
 }
 
 fn say(message: impl Display) {

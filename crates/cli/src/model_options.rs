@@ -28,7 +28,8 @@ pub(crate) struct ModelOptions {
 /// The model and its engine, for audio and images: the languages of text do not apply.
 #[derive(Clone, clap::Args)]
 pub(crate) struct MediaModelOptions {
-    /// Folder of an export or a checkpoint, which is exported to a temporary folder [default: $COGNATE_MODEL]
+    /// Folder of an export or a checkpoint, which is exported to a temporary folder [default:
+    /// $COGNATE_MODEL]
     #[arg(short, long, value_name = "DIR")]
     model: Option<PathBuf>,
     #[command(flatten)]
@@ -51,8 +52,8 @@ struct EngineOptions {
 /// The folder of a model.
 #[derive(Clone, clap::Args)]
 struct ModelPath {
-    /// Folder of an export or a checkpoint, which is exported to a temporary folder [default: $COGNATE_MODEL, else the bundled
-    /// checkpoint]
+    /// Folder of an export or a checkpoint, which is exported to a temporary folder [default:
+    /// $COGNATE_MODEL, else the bundled checkpoint]
     #[arg(short, long, value_name = "DIR")]
     model: Option<PathBuf>,
 }
@@ -89,26 +90,30 @@ impl ModelFolder {
 /// The languages of a multilingual model.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct LanguageOptions {
-    /// Language of the sentences, for a multilingual model: en_XX (mBART), eng_Latn (NLLB), en (M2M100) [default: the
-    /// tokenizer's]
+    /// Language of the sentences, for a multilingual model: en_XX (mBART), eng_Latn (NLLB), en
+    /// (M2M100) [default: the tokenizer's]
     #[arg(long, value_name = "CODE")]
     source_language: Option<String>,
-    /// Language to translate into, for a multilingual model: de_DE (mBART), deu_Latn (NLLB), de (M2M100), deu (Marian)
-    /// [default: the one in generation_config.json]
+    /// Language to translate into, for a multilingual model: de_DE (mBART), deu_Latn (NLLB), de
+    /// (M2M100), deu (Marian) [default: the one in generation_config.json]
     #[arg(long, value_name = "CODE")]
     target_language: Option<String>,
 }
 
 impl LanguageOptions {
     pub(crate) fn languages(&self) -> Languages {
-        Languages { source_language: self.source_language.clone(), target_language: self.target_language.clone() }
+        Languages {
+            source_language: self.source_language.clone(),
+            target_language: self.target_language.clone(),
+        }
     }
 }
 
 /// The treatment of unused tensors.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct UnusedOption {
-    /// Ignore tensors of a checkpoint that its model does not use, with a warning; by default such a checkpoint is rejected
+    /// Ignore tensors of a checkpoint that its model does not use, with a warning; by default such
+    /// a checkpoint is rejected
     #[arg(long)]
     pub(crate) ignore_unused: bool,
 }
@@ -133,8 +138,15 @@ impl ModelOptions {
     }
 
     /// The options that load the model.
-    pub(crate) fn load(&self, workers: Option<NonZeroUsize>, threads: Option<NonZeroUsize>) -> LoadOptions {
-        LoadOptions { languages: self.folder.languages.languages(), ..self.engine.load(workers, threads) }
+    pub(crate) fn load(
+        &self,
+        workers: Option<NonZeroUsize>,
+        threads: Option<NonZeroUsize>,
+    ) -> LoadOptions {
+        LoadOptions {
+            languages: self.folder.languages.languages(),
+            ..self.engine.load(workers, threads)
+        }
     }
 }
 
@@ -148,13 +160,19 @@ impl MediaModelOptions {
             Some(path) => Ok(ModelSource::find(path)?),
             None => match named_by_variable()? {
                 Some(source) => Ok(source),
-                None => bail!("no model: pass --model DIR, or set {VARIABLE} to the folder of a checkpoint or an export"),
+                None => bail!(
+                    "no model: pass --model DIR, or set {VARIABLE} to the folder of a checkpoint or an export"
+                ),
             },
         }
     }
 
     /// The options that load the model.
-    pub(crate) fn load(&self, workers: Option<NonZeroUsize>, threads: Option<NonZeroUsize>) -> LoadOptions {
+    pub(crate) fn load(
+        &self,
+        workers: Option<NonZeroUsize>,
+        threads: Option<NonZeroUsize>,
+    ) -> LoadOptions {
         self.engine.load(workers, threads)
     }
 }
@@ -188,16 +206,22 @@ fn default_source() -> Result<ModelSource> {
     }
     match bundled() {
         Some(path) => Ok(ModelSource::find(&path)?),
-        None => bail!("no model: pass --model DIR, or set {VARIABLE} to the folder of a checkpoint or an export"),
+        None => bail!(
+            "no model: pass --model DIR, or set {VARIABLE} to the folder of a checkpoint or an export"
+        ),
     }
 }
 
-/// The folder of the bundled checkpoint, if the program runs in a clone of the repository or was built in one.
+/// The folder of the bundled checkpoint, if the program runs in a clone of the repository or was
+/// built in one.
 fn bundled() -> Option<PathBuf> {
     let is_there = |path: &PathBuf| path.join(CONFIG).is_file();
-    let above = |place: PathBuf| place.ancestors().map(|folder| folder.join(BUNDLED)).find(is_there);
+    let above =
+        |place: PathBuf| place.ancestors().map(|folder| folder.join(BUNDLED)).find(is_there);
     let places = [env::current_dir(), env::current_exe()];
-    Some(PathBuf::from(BUNDLED)).filter(is_there).or_else(|| places.into_iter().flatten().find_map(above))
+    Some(PathBuf::from(BUNDLED))
+        .filter(is_there)
+        .or_else(|| places.into_iter().flatten().find_map(above))
 }
 
 fn engine() -> impl TypedValueParser<Value = Engine> {
@@ -205,14 +229,17 @@ fn engine() -> impl TypedValueParser<Value = Engine> {
         PossibleValue::new("auto").help("ONNX Runtime if its library is found, else tract"),
         PossibleValue::new("reference").help("reference evaluator, slow; needs a checkpoint"),
         PossibleValue::new("tract").help("tract, in pure Rust, always available"),
-        PossibleValue::new("ort").help("ONNX Runtime; `cargo xtask onnxruntime` installs its library"),
+        PossibleValue::new("ort")
+            .help("ONNX Runtime; `cargo xtask onnxruntime` installs its library"),
     ];
     PossibleValuesParser::new(values).try_map(|name| name.parse())
 }
 
 fn device() -> impl TypedValueParser<Value = Device> {
-    let values =
-        [PossibleValue::new("cpu").help("CPU"), PossibleValue::new("cuda").help("NVIDIA GPU by ONNX Runtime; an error if there is none")];
+    let values = [
+        PossibleValue::new("cpu").help("CPU"),
+        PossibleValue::new("cuda").help("NVIDIA GPU by ONNX Runtime; an error if there is none"),
+    ];
     PossibleValuesParser::new(values).try_map(|name| name.parse())
 }
 
@@ -222,9 +249,19 @@ mod tests {
 
     #[test]
     fn every_engine_and_device_can_be_chosen() {
-        let engines: Vec<_> = engine().possible_values().into_iter().flatten().map(|value| value.get_name().to_owned()).collect();
+        let engines: Vec<_> = engine()
+            .possible_values()
+            .into_iter()
+            .flatten()
+            .map(|value| value.get_name().to_owned())
+            .collect();
         assert_eq!(engines, Engine::ALL.map(|engine| engine.to_string()));
-        let devices: Vec<_> = device().possible_values().into_iter().flatten().map(|value| value.get_name().to_owned()).collect();
+        let devices: Vec<_> = device()
+            .possible_values()
+            .into_iter()
+            .flatten()
+            .map(|value| value.get_name().to_owned())
+            .collect();
         assert_eq!(devices, Device::ALL.map(|device| device.to_string()));
     }
 }

@@ -4,7 +4,9 @@ use crate::amounts::at_most;
 use crate::messages;
 use crate::model_options::ModelOptions;
 use anyhow::{Context, Result, bail};
-use cognate::{DecodingOptions, Details, Observer, Task, Transcriber, TranscriberOptions, TranscriptionOptions};
+use cognate::{
+    DecodingOptions, Details, Observer, Task, Transcriber, TranscriberOptions, TranscriptionOptions,
+};
 use cognate_pictures::Example;
 use std::io::{self, Read};
 use std::num::NonZeroUsize;
@@ -19,13 +21,15 @@ pub(crate) struct SentenceOptions {
     /// Read this PNG or JPEG file instead of a sentence, by a model such as TrOCR
     #[arg(long, value_name = "FILE", conflicts_with = "sentence")]
     image: Option<PathBuf>,
-    /// Read this audio file of at most 30 s instead of a sentence, by a speech model such as Whisper
+    /// Read this audio file of at most 30 s instead of a sentence, by a speech model such as
+    /// Whisper
     #[arg(long, value_name = "FILE", conflicts_with_all = ["sentence", "image"])]
     audio: Option<PathBuf>,
     /// Language of the audio, as code or English name [default: detected]
     #[arg(long, value_name = "LANGUAGE", requires = "audio")]
     language: Option<String>,
-    /// Text of the audio in the language spoken, or its translation into English [default: transcribe]
+    /// Text of the audio in the language spoken, or its translation into English [default:
+    /// transcribe]
     #[arg(long, requires = "audio", value_parser = ["transcribe", "translate"])]
     task: Option<String>,
     /// Use this translation, or text of the image or audio, instead of the model's
@@ -54,7 +58,12 @@ pub(crate) enum Input {
 
 impl Input {
     /// Its attention weights.
-    pub(crate) fn example(&self, observer: &Observer, target: Option<&str>, details: Details) -> Result<Example> {
+    pub(crate) fn example(
+        &self,
+        observer: &Observer,
+        target: Option<&str>,
+        details: Details,
+    ) -> Result<Example> {
         Ok(match self {
             Self::Sentence(text) => observer.example(text, target, details)?,
             Self::Image(path) => observer.example_of_image(path, target, details)?,
@@ -87,7 +96,11 @@ impl ObserveOptions {
         let observer = if sentence.audio.is_some() {
             let transcription = TranscriptionOptions {
                 language: sentence.language.clone(),
-                task: if sentence.task.as_deref() == Some("translate") { Task::Translate } else { Task::Transcribe },
+                task: if sentence.task.as_deref() == Some("translate") {
+                    Task::Translate
+                } else {
+                    Task::Transcribe
+                },
                 beam_size: self.beams.map_or(1, NonZeroUsize::get),
                 max_new_tokens: self.max_new_tokens.map(NonZeroUsize::get),
                 ..TranscriptionOptions::default()
@@ -96,7 +109,11 @@ impl ObserveOptions {
         } else if Transcriber::can_load(&source)? {
             bail!("{source}: a model of audio; give it a file by --audio");
         } else {
-            let decoding = DecodingOptions { beams: self.beams, max_new_tokens: self.max_new_tokens, ..DecodingOptions::default() };
+            let decoding = DecodingOptions {
+                beams: self.beams,
+                max_new_tokens: self.max_new_tokens,
+                ..DecodingOptions::default()
+            };
             Observer::load(source, &load, &decoding)?
         };
         messages::notices(observer.model().notices());
@@ -111,7 +128,9 @@ fn line() -> Result<String> {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     match (lines.next(), lines.count()) {
         (Some(line), 0) => Ok(line.to_owned()),
-        (None, _) => bail!("stdin: expected a sentence, found none; pass it as the argument, or through a pipe"),
+        (None, _) => bail!(
+            "stdin: expected a sentence, found none; pass it as the argument, or through a pipe"
+        ),
         (Some(_), more) => bail!("stdin: expected one sentence, found {} lines", more + 1),
     }
 }

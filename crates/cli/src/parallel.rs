@@ -26,7 +26,8 @@ impl ParallelLines {
         self.texts.push(Text { lines: Box::new(lines.into_iter().map(Ok)), name: name.into() });
     }
 
-    /// Adds a file, or standard input for `-`. `option` is the option that names it. Returns its metadata.
+    /// Adds a file, or standard input for `-`. `option` is the option that names it. Returns its
+    /// metadata.
     ///
     /// # Errors
     /// If the file cannot be opened, or two texts are standard input.
@@ -67,7 +68,10 @@ impl ParallelLines {
         match (lines.iter().position(Option::is_none), lines.iter().position(Option::is_some)) {
             (Some(short), Some(long)) => {
                 let [short, long] = [short, long].map(|index| self.name(index));
-                bail!("{short}: line {} is missing; expected as many lines as in {long}", self.number)
+                bail!(
+                    "{short}: line {} is missing; expected as many lines as in {long}",
+                    self.number
+                )
             }
             _ => Ok(lines.into_iter().collect()),
         }

@@ -12,9 +12,9 @@ use std::process::ExitCode;
 
 /// Draw the curves of training runs
 ///
-/// Reads the logs that `cognate train` writes, also during a run: the losses of training and validation, the learning rate, tokens
-/// per second, and BLEU if it was measured. Each run has one colour and dash pattern in all panels.
-/// CSV has all numbers of the logs.
+/// Reads the logs that `cognate train` writes, also during a run: the losses of training and
+/// validation, the learning rate, tokens per second, and BLEU if it was measured. Each run has one
+/// colour and dash pattern in all panels. CSV has all numbers of the logs.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -68,12 +68,19 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let format = whole_file::format(options.format, &options.out, Format::Svg)?;
     whole_file::check("--out", &options.out)?;
     if !options.names.is_empty() && options.names.len() != options.logs.len() {
-        bail!("--names: has {} names for {} logs; expected one for each", options.names.len(), options.logs.len());
+        bail!(
+            "--names: has {} names for {} logs; expected one for each",
+            options.names.len(),
+            options.logs.len()
+        );
     }
     let runs = options.logs.iter().map(|log| Ok(read_log(log)?)).collect::<Result<Vec<_>>>()?;
     for (log, run) in options.logs.iter().zip(&runs) {
         if run.is_empty() {
-            bail!("{}: is empty; a run writes the first line after `schedule.log_every` updates", log.display());
+            bail!(
+                "{}: is empty; a run writes the first line after `schedule.log_every` updates",
+                log.display()
+            );
         }
     }
     let names = match options.names.as_slice() {
@@ -93,13 +100,25 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
 fn names(logs: &[PathBuf]) -> Vec<String> {
     let names: Vec<String> = logs.iter().map(|log| name(log)).collect();
     let is_unique = |name: &String| names.iter().filter(|other| *other == name).count() == 1;
-    if names.iter().all(is_unique) { names } else { logs.iter().map(|log| log.display().to_string()).collect() }
+    if names.iter().all(is_unique) {
+        names
+    } else {
+        logs.iter().map(|log| log.display().to_string()).collect()
+    }
 }
 
 /// The folder of a log.
 fn name(log: &Path) -> String {
-    let folder = if log.is_dir() { Some(log) } else { log.parent().filter(|parent| *parent != Path::new("")) };
-    let name = folder.unwrap_or(log).canonicalize().ok().and_then(|path| path.file_name().map(|name| name.to_string_lossy().into_owned()));
+    let folder = if log.is_dir() {
+        Some(log)
+    } else {
+        log.parent().filter(|parent| *parent != Path::new(""))
+    };
+    let name = folder
+        .unwrap_or(log)
+        .canonicalize()
+        .ok()
+        .and_then(|path| path.file_name().map(|name| name.to_string_lossy().into_owned()));
     name.unwrap_or_else(|| log.display().to_string())
 }
 
@@ -109,11 +128,20 @@ fn table(names: &[String], runs: &[Vec<LogLine>]) -> Result<String> {
                            valid_nll,perplexity,bleu,best";
     let mut table = format!("run,{COLUMNS}\n");
     for (name, run) in names.iter().zip(runs) {
-        let name = if name.contains([',', '"', '\n']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.clone() };
+        let name = if name.contains([',', '"', '\n']) {
+            format!("\"{}\"", name.replace('"', "\"\""))
+        } else {
+            name.clone()
+        };
         for line in run {
             let line = serde_json::to_value(line)?;
-            let cell = |column| line.get(column).filter(|value| !value.is_null()).map_or_else(String::new, Value::to_string);
-            table += &format!("{name},{}\n", COLUMNS.split(',').map(cell).collect::<Vec<_>>().join(","));
+            let cell = |column| {
+                line.get(column)
+                    .filter(|value| !value.is_null())
+                    .map_or_else(String::new, Value::to_string)
+            };
+            table +=
+                &format!("{name},{}\n", COLUMNS.split(',').map(cell).collect::<Vec<_>>().join(","));
         }
     }
     Ok(table)
@@ -126,17 +154,24 @@ fn chart(names: Vec<String>, runs: &[Vec<LogLine>], by: By) -> Chart {
     };
     let trained = |value: fn(&cognate_train::Stretch) -> f64| {
         curves(runs, false, move |line| match line {
-            LogLine::Stretch(stretch) => Some([at(stretch.update, stretch.seconds), value(stretch)]),
+            LogLine::Stretch(stretch) => {
+                Some([at(stretch.update, stretch.seconds), value(stretch)])
+            }
             LogLine::Validation(_) => None,
         })
     };
     let validated = |value: fn(&cognate_train::Validation) -> Option<f64>| {
         curves(runs, true, move |line| match line {
-            LogLine::Validation(validation) => Some([at(validation.update, validation.seconds), value(validation)?]),
+            LogLine::Validation(validation) => {
+                Some([at(validation.update, validation.seconds), value(validation)?])
+            }
             LogLine::Stretch(_) => None,
         })
     };
-    let losses = trained(|stretch| stretch.nll).into_iter().chain(validated(|validation| Some(validation.valid_nll))).collect();
+    let losses = trained(|stretch| stretch.nll)
+        .into_iter()
+        .chain(validated(|validation| Some(validation.valid_nll)))
+        .collect();
     let panel = |title: &str, curves| Panel { title: title.to_owned(), curves };
     Chart {
         title: format!("Training: {}", names.join(", ")),
@@ -155,7 +190,15 @@ fn chart(names: Vec<String>, runs: &[Vec<LogLine>], by: By) -> Chart {
 }
 
 /// A curve for each run that has points.
-fn curves(runs: &[Vec<LogLine>], is_marked: bool, point: impl Fn(&LogLine) -> Option<[f64; 2]>) -> Vec<Curve> {
-    let curve = |(run, lines): (usize, &Vec<LogLine>)| Curve { run, is_marked, points: lines.iter().filter_map(&point).collect() };
+fn curves(
+    runs: &[Vec<LogLine>],
+    is_marked: bool,
+    point: impl Fn(&LogLine) -> Option<[f64; 2]>,
+) -> Vec<Curve> {
+    let curve = |(run, lines): (usize, &Vec<LogLine>)| Curve {
+        run,
+        is_marked,
+        points: lines.iter().filter_map(&point).collect(),
+    };
     runs.iter().enumerate().map(curve).filter(|curve| !curve.points.is_empty()).collect()
 }

@@ -12,10 +12,12 @@ use std::process::ExitCode;
 
 /// Read the text of images
 ///
-/// Each image gives one line of text. The model is an encoder of images with a decoder, such as TrOCR, or a model that describes
-/// images.
+/// Each image gives one line of text. The model is an encoder of images with a decoder, such as
+/// TrOCR, or a model that describes images.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  cognate read --model trocr-base-handwritten line-1.png line-2.jpg")]
+#[command(
+    after_help = "Example:\n  cognate read --model trocr-base-handwritten line-1.png line-2.jpg"
+)]
 pub(crate) struct Options {
     /// PNG or JPEG files
     #[arg(value_name = "IMAGE", required = true)]
@@ -38,8 +40,16 @@ pub(crate) struct Options {
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
-    let decoding = DecodingOptions { beams: options.beams, max_new_tokens: options.max_new_tokens, ..DecodingOptions::default() };
-    let reader = ImageReader::load(options.model.source()?, &options.model.load(options.workers, options.threads), &decoding)?;
+    let decoding = DecodingOptions {
+        beams: options.beams,
+        max_new_tokens: options.max_new_tokens,
+        ..DecodingOptions::default()
+    };
+    let reader = ImageReader::load(
+        options.model.source()?,
+        &options.model.load(options.workers, options.threads),
+        &decoding,
+    )?;
     messages::notices(reader.model().notices());
     messages::status(reader.model().source(), reader.model().engine());
     for texts in reader.read_files(&options.images)? {

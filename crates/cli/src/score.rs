@@ -14,13 +14,15 @@ use std::process::ExitCode;
 
 /// Compute the probabilities of given translations
 ///
-/// Each input line is a source and its translation, separated by a tab; or both are lines of two files. Each pair gives one line
-/// with three columns, separated by tabs: the log-probability of the translation, those of its tokens and its end token, and
-/// these tokens. Logarithms are natural. A forced language token is not counted.
+/// Each input line is a source and its translation, separated by a tab; or both are lines of two
+/// files. Each pair gives one line with three columns, separated by tabs: the log-probability of
+/// the translation, those of its tokens and its end token, and these tokens. Logarithms are
+/// natural. A forced language token is not counted.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Read pairs from FILE, one per line: source, tab, translation; - is standard input [default: -]
+    /// Read pairs from FILE, one per line: source, tab, translation; - is standard input [default:
+    /// -]
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["source", "target"])]
     input: Option<PathBuf>,
     /// Read sources from FILE, one per line
@@ -29,7 +31,8 @@ pub(crate) struct Options {
     /// Read their translations from FILE, one per line
     #[arg(long, visible_alias = "tgt", value_name = "FILE", requires = "source")]
     target: Option<PathBuf>,
-    /// Do not count the beginning of each translation, read from FILE, one line for each pair; a line may be empty
+    /// Do not count the beginning of each translation, read from FILE, one line for each pair; a
+    /// line may be empty
     #[arg(long, value_name = "FILE")]
     target_prefixes: Option<PathBuf>,
     /// Write JSON Lines: {"total": ..., "tokens": [...], "log_probabilities": [...]}
@@ -59,14 +62,17 @@ const WINDOW: usize = 2000;
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let source = options.model.source()?;
     let mut pairs = Pairs::open(options)?;
-    let scorer = Scorer::load(source, &options.model.load(Some(NonZeroUsize::MIN), options.threads))?;
+    let scorer =
+        Scorer::load(source, &options.model.load(Some(NonZeroUsize::MIN), options.threads))?;
     let model = scorer.model();
     messages::notices(model.notices());
     messages::status(model.source(), model.engine());
     loop {
         let (window, failure) = pairs.window();
         let is_last = window.len() < WINDOW;
-        for ScoredPair { total, log_probabilities, tokens } in scorer.score(&window, options.batch_tokens.get())? {
+        for ScoredPair { total, log_probabilities, tokens } in
+            scorer.score(&window, options.batch_tokens.get())?
+        {
             if options.json {
                 let line = json!({ "total": total, "tokens": tokens, "log_probabilities": log_probabilities });
                 writeln!(out, "{line}")?;
@@ -130,13 +136,17 @@ impl Pairs {
         let mut lines = lines.into_iter();
         let mut next = || lines.next().unwrap_or_default();
         let first = next();
-        let (source, target) = match first.split_once('\t').filter(|(_, target)| !target.contains('\t')) {
-            Some((source, target)) if self.has_tabs => (source.to_owned(), target.to_owned()),
-            None if self.has_tabs => {
-                bail!("{place}: expected a source, one tab and a translation, found {} tabs", first.matches('\t').count())
-            }
-            _ => (first, next()),
-        };
+        let (source, target) =
+            match first.split_once('\t').filter(|(_, target)| !target.contains('\t')) {
+                Some((source, target)) if self.has_tabs => (source.to_owned(), target.to_owned()),
+                None if self.has_tabs => {
+                    bail!(
+                        "{place}: expected a source, one tab and a translation, found {} tabs",
+                        first.matches('\t').count()
+                    )
+                }
+                _ => (first, next()),
+            };
         Ok(Some(Pair { source, target, prefix: next(), place }))
     }
 }

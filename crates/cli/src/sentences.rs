@@ -20,10 +20,17 @@ pub(crate) struct Sentences {
 
 impl Sentences {
     /// Passes the sentences to `work`, window by window.
-    pub(crate) fn for_each_window(&self, mut work: impl FnMut(&[String]) -> Result<()>) -> Result<()> {
+    pub(crate) fn for_each_window(
+        &self,
+        mut work: impl FnMut(&[String]) -> Result<()>,
+    ) -> Result<()> {
         let mut input = Input::open(self.text.clone(), self.input.as_deref(), Some(WINDOW))?;
         loop {
-            let window = input.by_ref().take(WINDOW).map(|line| Ok(line?.text)).collect::<Result<Vec<_>>>()?;
+            let window = input
+                .by_ref()
+                .take(WINDOW)
+                .map(|line| Ok(line?.text))
+                .collect::<Result<Vec<_>>>()?;
             work(&window)?;
             if window.len() < WINDOW {
                 return Ok(());

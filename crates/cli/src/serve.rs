@@ -4,9 +4,10 @@ use std::process::ExitCode;
 
 /// Serve models: LibreTranslate's API, and the Open Inference Protocol of Triton and KServe
 ///
-/// Sentences of all requests share batches. POST /translate and GET /languages are LibreTranslate's; /v2 is the Open Inference
-/// Protocol, with generate and generate_stream; /metrics is for Prometheus, /openapi.json lists all paths. SIGTERM and Ctrl-C end
-/// the server after the requests that have begun.
+/// Sentences of all requests share batches. POST /translate and GET /languages are
+/// LibreTranslate's; /v2 is the Open Inference Protocol, with generate and generate_stream;
+/// /metrics is for Prometheus, /openapi.json lists all paths. SIGTERM and Ctrl-C end the server
+/// after the requests that have begun.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {

@@ -15,13 +15,14 @@ use std::time::Instant;
 
 /// Learn from parallel text which tokens translate which, for faster translation
 ///
-/// `cognate translate --shortlist FILE` then chooses each token of a translation among those that FILE allows its sentence, and
-/// computes the probabilities of these alone, which is faster. FILE is in the format of CTranslate2's vmap.txt.
+/// `cognate translate --shortlist FILE` then chooses each token of a translation among those that
+/// FILE allows its sentence, and computes the probabilities of these alone, which is faster. FILE
+/// is in the format of CTranslate2's vmap.txt.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Parallel text: two files with as many lines; can be given several times. It is held in memory, in about 10 bytes
-    /// a token
+    /// Parallel text: two files with as many lines; can be given several times. It is held in
+    /// memory, in about 10 bytes a token
     #[arg(long, num_args = 2, value_names = ["SOURCE", "TARGET"], required = true)]
     data: Vec<PathBuf>,
     /// Write the shortlist to FILE; - is standard output
@@ -47,7 +48,10 @@ Examples:
   cognate evaluate --shortlist shortlist.txt --source text.en --reference text.de";
 
 fn probability(text: &str) -> Result<f32, String> {
-    text.parse().ok().filter(|p: &f32| (0.0..=1.0).contains(p)).ok_or_else(|| "expected a number from 0 to 1".into())
+    text.parse()
+        .ok()
+        .filter(|p: &f32| (0.0..=1.0).contains(p))
+        .ok_or_else(|| "expected a number from 0 to 1".into())
 }
 
 /// Runs the command.
@@ -66,7 +70,9 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
             number += 1;
             let [source, target] = pair.as_slice() else { continue };
             if !source.trim().is_empty() && !target.trim().is_empty() {
-                builder.add(source, target).with_context(|| format!("{}: line {number}", files[0].display()))?;
+                builder
+                    .add(source, target)
+                    .with_context(|| format!("{}: line {number}", files[0].display()))?;
             }
         }
     }
@@ -80,18 +86,26 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         least_probability: options.least_probability.unwrap_or(default.least_probability),
     };
     let bar = bar();
-    let file = builder.build(&wanted, |share| bar.iter().for_each(|bar| bar.set_position((100.0 * share) as u64)));
+    let file = builder.build(&wanted, |share| {
+        bar.iter().for_each(|bar| bar.set_position((100.0 * share) as u64))
+    });
     bar.iter().for_each(ProgressBar::finish_and_clear);
     whole_file::write("--out", &options.out, file.as_bytes(), out)?;
-    let [sentences, sources] = [builder.sentences(), file.lines().count() - 1].map(amounts::thousands);
-    messages::note(format_args!("{sentences} sentences, {sources} source tokens in {}", amounts::duration(start.elapsed())));
+    let [sentences, sources] =
+        [builder.sentences(), file.lines().count() - 1].map(amounts::thousands);
+    messages::note(format_args!(
+        "{sentences} sentences, {sources} source tokens in {}",
+        amounts::duration(start.elapsed())
+    ));
     Ok(ExitCode::SUCCESS)
 }
 
 fn bar() -> Option<ProgressBar> {
     messages::shows_progress().then(|| {
         let bar = ProgressBar::with_draw_target(Some(100), ProgressDrawTarget::stderr());
-        if let Ok(style) = ProgressStyle::with_template("{bar:10} {percent}% of learning which tokens translate which") {
+        if let Ok(style) = ProgressStyle::with_template(
+            "{bar:10} {percent}% of learning which tokens translate which",
+        ) {
             bar.set_style(style);
         }
         bar

@@ -20,20 +20,21 @@ use std::process::ExitCode;
 
 /// Show the contents of a model, an exported folder or an ONNX file
 ///
-/// For a checkpoint or a preset: its configuration, languages, parameters with shapes, and graphs with inputs, outputs and number of
-/// nodes. For an exported folder: its source, its verification and its files. For any ONNX file: inputs, outputs, operators and
-/// initializers.
+/// For a checkpoint or a preset: its configuration, languages, parameters with shapes, and graphs
+/// with inputs, outputs and number of nodes. For an exported folder: its source, its verification
+/// and its files. For any ONNX file: inputs, outputs, operators and initializers.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// A checkpoint's folder, an exported folder, an ONNX file, or preset:tiny, preset:base, preset:big
+    /// A checkpoint's folder, an exported folder, an ONNX file, or preset:tiny, preset:base,
+    /// preset:big
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     /// Print this graph of a checkpoint or a preset, operation by operation
     #[arg(long, value_name = "GRAPH")]
     graph: Option<GraphName>,
-    /// Write an HTML page to FILE with the modules of the graph as boxes that open, with parameters, FLOPs and equations
-    /// [default graph: teacher-forced]
+    /// Write an HTML page to FILE with the modules of the graph as boxes that open, with
+    /// parameters, FLOPs and equations [default graph: teacher-forced]
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     html: Option<PathBuf>,
     /// Write one line of JSON: the same contents for programs
@@ -45,7 +46,8 @@ pub(crate) struct Options {
     /// Depth of nested boxes in --format: 0 draws encoder and decoder
     #[arg(long, value_name = "N", default_value_t = 3, requires = "format")]
     depth: usize,
-    /// Sizes for which FLOPs are counted, such as batch=1,src=24 [default: 1 sentence and beam, 32 tokens]
+    /// Sizes for which FLOPs are counted, such as batch=1,src=24 [default: 1 sentence and beam, 32
+    /// tokens]
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size)]
     sizes: Vec<(String, usize)>,
     #[command(flatten)]
@@ -104,7 +106,9 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let wanted = options.graph.or(is_drawn.then_some(GraphName::TeacherForced));
     let source = if wanted.is_some() { found.into_checkpoint() } else { found };
     match (&source, wanted) {
-        (ModelSource::Checkpoint(_) | ModelSource::Preset(_), Some(name)) if is_drawn => options.draw(&source, name, out)?,
+        (ModelSource::Checkpoint(_) | ModelSource::Preset(_), Some(name)) if is_drawn => {
+            options.draw(&source, name, out)?
+        }
         (ModelSource::Checkpoint(_) | ModelSource::Preset(_), Some(name)) => {
             write!(out, "{}", program(options.open(&source)?.model(), name)?.graph())?
         }
@@ -127,10 +131,14 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
             } else {
                 "--graph"
             };
-            bail!("{option}: expected a checkpoint or a preset, found ONNX: {source}; pass the checkpoint that it was exported from")
+            bail!(
+                "{option}: expected a checkpoint or a preset, found ONNX: {source}; pass the checkpoint that it was exported from"
+            )
         }
         (ModelSource::Exported(folder), None) => exported(options, folder, out)?,
-        (ModelSource::File(path), None) if options.json => writeln!(out, "{}", json::listing(&Listing::read(path)?))?,
+        (ModelSource::File(path), None) if options.json => {
+            writeln!(out, "{}", json::listing(&Listing::read(path)?))?
+        }
         (ModelSource::File(path), None) => write!(out, "{}", Listing::read(path)?)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -152,11 +160,14 @@ impl Options {
         let export = self.open(source)?;
         let model = export.model();
         let program = program(model, name)?;
-        let sizes = diagram::sizes(program.graph(), &self.sizes).map_err(|reason| anyhow!("--sizes: {reason}"))?;
+        let sizes = diagram::sizes(program.graph(), &self.sizes)
+            .map_err(|reason| anyhow!("--sizes: {reason}"))?;
         let title = format!("{}, {source}", program.graph().name());
         let diagram = diagram::diagram(&program, model.config(), title, &sizes);
         match (&self.html, self.format) {
-            (Some(file), _) => whole_file::write("--html", file, diagram.to_html().as_bytes(), out)?,
+            (Some(file), _) => {
+                whole_file::write("--html", file, diagram.to_html().as_bytes(), out)?
+            }
             (None, Some(Format::Mermaid)) => write!(out, "{}", diagram.to_mermaid(self.depth))?,
             (None, Some(Format::Dot) | None) => write!(out, "{}", diagram.to_dot(self.depth))?,
         }
@@ -178,7 +189,12 @@ fn languages(source: &ModelSource) -> Vec<String> {
     tokenizer.map(|tokenizer| tokenizer.languages()).unwrap_or_default()
 }
 
-fn model(source: &ModelSource, model: &Model, languages: &[String], out: &mut dyn Write) -> Result<()> {
+fn model(
+    source: &ModelSource,
+    model: &Model,
+    languages: &[String],
+    out: &mut dyn Write,
+) -> Result<()> {
     writeln!(out, "{source}")?;
     for (name, value) in facts::facts(model)? {
         writeln!(out, "  {name:<12} {value}")?;
@@ -193,7 +209,14 @@ fn model(source: &ModelSource, model: &Model, languages: &[String], out: &mut dy
         let graph = program.graph();
         writeln!(out, "\ngraph {}: {} nodes", graph.name(), n_nodes(graph))?;
         ports("input", graph.inputs().map(|(_, node)| (node.name.as_str(), &node.ty)), out)?;
-        ports("output", graph.outputs().iter().map(|output| (output.name.as_str(), &graph.node(output.node).ty)), out)?;
+        ports(
+            "output",
+            graph
+                .outputs()
+                .iter()
+                .map(|output| (output.name.as_str(), &graph.node(output.node).ty)),
+            out,
+        )?;
     }
     Ok(())
 }
@@ -204,7 +227,11 @@ fn n_nodes(graph: &Graph) -> usize {
 }
 
 /// Prints inputs or outputs, one line for all layers.
-fn ports<'g>(kind: &str, ports: impl Iterator<Item = (&'g str, &'g Type)>, out: &mut dyn Write) -> Result<()> {
+fn ports<'g>(
+    kind: &str,
+    ports: impl Iterator<Item = (&'g str, &'g Type)>,
+    out: &mut dyn Write,
+) -> Result<()> {
     let mut folded: Vec<(String, &Type, usize)> = Vec::new();
     for (name, ty) in ports {
         let name = without_layer(name);
@@ -223,11 +250,17 @@ fn ports<'g>(kind: &str, ports: impl Iterator<Item = (&'g str, &'g Type)>, out: 
 fn exported(options: &Options, folder: &Path, out: &mut dyn Write) -> Result<()> {
     let manifest = Manifest::read(folder)?;
     let layout = require_layout(folder)?;
-    let listings = graph_files(folder, layout).into_iter().map(|file| Ok((file, Listing::read(&folder.join(file))?)));
+    let listings = graph_files(folder, layout)
+        .into_iter()
+        .map(|file| Ok((file, Listing::read(&folder.join(file))?)));
     let listings = listings.collect::<Result<Vec<_>>>()?;
     let languages = languages(&ModelSource::Exported(folder.into()));
     if options.json {
-        return Ok(writeln!(out, "{}", json::exported(folder, manifest.as_ref(), &listings, &languages))?);
+        return Ok(writeln!(
+            out,
+            "{}",
+            json::exported(folder, manifest.as_ref(), &listings, &languages)
+        )?);
     }
     writeln!(out, "{}", folder.display())?;
     match manifest {
@@ -238,12 +271,16 @@ fn exported(options: &Options, folder: &Path, out: &mut dyn Write) -> Result<()>
                     ("checkpoint", format!("{name}, model.safetensors with the BLAKE3 hash {hash}"))
                 }
                 Origin::Checkpoint { name, weights_blake3: WeightHashes::Shards(hashes) } => {
-                    let files = hashes.iter().map(|(file, hash)| format!("\n    {file} with the BLAKE3 hash {hash}"));
+                    let files = hashes
+                        .iter()
+                        .map(|(file, hash)| format!("\n    {file} with the BLAKE3 hash {hash}"));
                     ("checkpoint", format!("{name}{}", files.collect::<String>()))
                 }
                 Origin::CheckpointInPlace { name, files } => {
                     let files = files.iter().map(|(file, stamp)| {
-                        let state = if Stamp::of(&folder.join(file)).is_ok_and(|now| stamp.is_unchanged(&now)) {
+                        let state = if Stamp::of(&folder.join(file))
+                            .is_ok_and(|now| stamp.is_unchanged(&now))
+                        {
                             ""
                         } else {
                             ", changed since the export"
@@ -252,12 +289,19 @@ fn exported(options: &Options, folder: &Path, out: &mut dyn Write) -> Result<()>
                     });
                     ("checkpoint", format!("{name}, in place{}", files.collect::<String>()))
                 }
-                Origin::Preset { name, seed } => ("preset", format!("{name}, initial weights with seed {seed}")),
+                Origin::Preset { name, seed } => {
+                    ("preset", format!("{name}, initial weights with seed {seed}"))
+                }
             };
             writeln!(out, "  {name:<12} {origin}")?;
             writeln!(out, "  written by   {}", manifest.producer)?;
-            let blocks = manifest.block_size.map_or(String::new(), |size| format!(" in blocks of {size}"));
-            writeln!(out, "  form         {} layout, {}{blocks}, opset {}", manifest.layout, manifest.precision, manifest.opset)?;
+            let blocks =
+                manifest.block_size.map_or(String::new(), |size| format!(" in blocks of {size}"));
+            writeln!(
+                out,
+                "  form         {} layout, {}{blocks}, opset {}",
+                manifest.layout, manifest.precision, manifest.opset
+            )?;
             if let Some(calibration) = &manifest.calibration {
                 writeln!(out, "  calibration  {calibration}")?;
             }
@@ -272,16 +316,26 @@ fn exported(options: &Options, folder: &Path, out: &mut dyn Write) -> Result<()>
                 writeln!(out, "  languages    {}: {}", languages.len(), languages.join(", "))?;
             }
             match manifest.verification {
-                None => writeln!(out, "  verification none; run `cognate verify {}`", folder.display())?,
+                None => {
+                    writeln!(out, "  verification none; run `cognate verify {}`", folder.display())?
+                }
                 Some(report) => {
-                    writeln!(out, "  verification {}", if report.passed() { "passed" } else { "FAILED" })?;
+                    writeln!(
+                        out,
+                        "  verification {}",
+                        if report.passed() { "passed" } else { "FAILED" }
+                    )?;
                     for line in report.to_string().lines() {
                         writeln!(out, "    {line}")?;
                     }
                 }
             }
             if let Some(quality) = manifest.quality {
-                writeln!(out, "  quality      {}", quality.to_string().trim_end().replace('\n', "\n    "))?;
+                writeln!(
+                    out,
+                    "  quality      {}",
+                    quality.to_string().trim_end().replace('\n', "\n    ")
+                )?;
             }
         }
     }

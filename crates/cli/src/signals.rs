@@ -8,8 +8,8 @@ use std::thread;
 /// The exit status of a program that Ctrl-C has ended, as in shells.
 const INTERRUPTED: i32 = 130;
 
-/// Installs a handler that removes partial files and ends the process. Signals that the process ignores, as under `nohup`, stay
-/// ignored.
+/// Installs a handler that removes partial files and ends the process. Signals that the process
+/// ignores, as under `nohup`, stay ignored.
 ///
 /// # Errors
 /// If the system refuses the handler.
@@ -23,7 +23,8 @@ pub(crate) fn end_cleanly() -> Result<()> {
 /// Whether the process is being ended by a signal.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Waits if a signal is ending the process: the interrupted work can fail earlier, with another status.
+/// Waits if a signal is ending the process: the interrupted work can fail earlier, with another
+/// status.
 pub(crate) fn wait_if_ending() {
     while IS_ENDING.load(Ordering::SeqCst) {
         thread::park();
@@ -35,7 +36,8 @@ pub(crate) fn end() {
     IS_ENDING.store(true, Ordering::SeqCst);
     cognate_export::abandon();
     #[cfg(unix)]
-    // SAFETY: the call does not return. `exit` would take libraries down while engines' threads are in them.
+    // SAFETY: the call does not return. `exit` would take libraries down while engines' threads are
+    // in them.
     unsafe {
         libc::_exit(INTERRUPTED)
     }

@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 /// Split sentences into the pieces of a model's tokenizer
 ///
-/// Prints one line for each sentence: its pieces, or with --ids their ids, separated by spaces. Special tokens around a sentence,
-/// such as </s>, are included.
+/// Prints one line for each sentence: its pieces, or with --ids their ids, separated by spaces.
+/// Special tokens around a sentence, such as </s>, are included.
 #[derive(clap::Args)]
 #[command(after_help = TOKENIZE_EXAMPLES)]
 pub(crate) struct TokenizeOptions {
@@ -34,7 +34,8 @@ pub(crate) struct TokenizeOptions {
 
 /// Join pieces or ids of a model's tokenizer to sentences
 ///
-/// Each line has pieces or ids, separated by spaces, and becomes one sentence. Special tokens such as </s> are removed.
+/// Each line has pieces or ids, separated by spaces, and becomes one sentence. Special tokens such
+/// as </s> are removed.
 #[derive(clap::Args)]
 #[command(after_help = DETOKENIZE_EXAMPLES)]
 pub(crate) struct DetokenizeOptions {
@@ -75,17 +76,20 @@ pub(crate) fn tokenize(options: &TokenizeOptions, out: &mut dyn Write) -> Result
     let (input, unit) = options.common.open(&options.text)?;
     for (line, number) in input.zip(1_u64..) {
         let text = line?.text;
-        let encoded = if options.target { tokenizer.encode_target(&text) } else { tokenizer.encode(&text) };
+        let encoded =
+            if options.target { tokenizer.encode_target(&text) } else { tokenizer.encode(&text) };
         let ids = encoded.with_context(|| format!("{unit} {number}"))?;
         let piece = |&id: &i64| {
-            let piece = if options.target { tokenizer.piece(id) } else { tokenizer.source_piece(id) };
+            let piece =
+                if options.target { tokenizer.piece(id) } else { tokenizer.source_piece(id) };
             piece.unwrap_or_else(|| format!("<{id}>"))
         };
         if options.json {
             let tokens: Vec<_> = ids.iter().map(piece).collect();
             writeln!(out, "{}", json!({ "text": text, "tokens": tokens, "ids": ids }))?;
         } else {
-            let shown: Vec<_> = ids.iter().map(|id| if options.ids { id.to_string() } else { piece(id) }).collect();
+            let shown: Vec<_> =
+                ids.iter().map(|id| if options.ids { id.to_string() } else { piece(id) }).collect();
             writeln!(out, "{}", shown.join(" "))?;
         }
     }
@@ -98,8 +102,13 @@ pub(crate) fn detokenize(options: &DetokenizeOptions, out: &mut dyn Write) -> Re
     let (input, unit) = options.common.open(&options.text)?;
     for (line, number) in input.zip(1_u64..) {
         let text = line?.text;
-        let decoded = ids(&text, options.ids, &tokenizer).and_then(|ids| Ok(tokenizer.decode(&ids)?));
-        writeln!(out, "{}", decoded.with_context(|| format!("{unit} {number}"))?.replace(['\n', '\r'], " "))?;
+        let decoded =
+            ids(&text, options.ids, &tokenizer).and_then(|ids| Ok(tokenizer.decode(&ids)?));
+        writeln!(
+            out,
+            "{}",
+            decoded.with_context(|| format!("{unit} {number}"))?.replace(['\n', '\r'], " ")
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -108,7 +117,9 @@ pub(crate) fn detokenize(options: &DetokenizeOptions, out: &mut dyn Write) -> Re
 fn ids(line: &str, are_ids: bool, tokenizer: &Tokenizer) -> Result<Vec<i64>> {
     let id = |word: &str| match are_ids {
         true => {
-            let id = word.parse::<i64>().with_context(|| format!("expected ids separated by spaces, found {word:?}"))?;
+            let id = word
+                .parse::<i64>()
+                .with_context(|| format!("expected ids separated by spaces, found {word:?}"))?;
             match tokenizer.piece(id) {
                 Some(_) => Ok(id),
                 None => bail!("the tokenizer has no id {id}"),

@@ -13,7 +13,9 @@ use crate::{amounts, messages, signals};
 use anyhow::{Context, Result, bail};
 use cognate_runtime::{Device, Engine};
 use cognate_train::config::{Metric, TrainingConfig};
-use cognate_train::{Beginning, Ending, Event, EventFile, GridAxis, Machine, Outcome, Trainer, Validation};
+use cognate_train::{
+    Beginning, Ending, Event, EventFile, GridAxis, Machine, Outcome, Trainer, Validation,
+};
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -23,16 +25,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Train a model on parallel text
 ///
-/// Settings are read from a TOML file, from options, or from both; options override the file. The tokenizer is trained first. OUT
-/// contains the best model as a Hugging Face checkpoint for `cognate translate --model OUT`, `cognate export OUT ...` and, if its
-/// families support the settings, transformers; log.jsonl, a line of JSON every log_every updates and for each validation; and
-/// checkpoint-N, the state to resume from. Ctrl-C saves the state and ends the run; --resume continues it with the same losses as an
-/// uninterrupted run.
+/// Settings are read from a TOML file, from options, or from both; options override the file. The
+/// tokenizer is trained first. OUT contains the best model as a Hugging Face checkpoint for
+/// `cognate translate --model OUT`, `cognate export OUT ...` and, if its families support the
+/// settings, transformers; log.jsonl, a line of JSON every log_every updates and for each
+/// validation; and checkpoint-N, the state to resume from. Ctrl-C saves the state and ends the run;
+/// --resume continues it with the same losses as an uninterrupted run.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// Settings file with the sections `data`, `tokenizer`, `model`, `tuning`, `dropout`, `optimiser` and `schedule`;
-    /// OUT/training.toml of a run lists all settings
+    /// Settings file with the sections `data`, `tokenizer`, `model`, `tuning`, `dropout`,
+    /// `optimiser` and `schedule`; OUT/training.toml of a run lists all settings
     #[arg(value_name = "CONFIG.toml")]
     config: Option<PathBuf>,
     /// Folder to write; it must be new or empty without --resume
@@ -41,18 +44,20 @@ pub(crate) struct Options {
     /// Resume the run in OUT with its settings and the given options
     #[arg(long)]
     resume: bool,
-    /// Train one model for each value of a setting, such as norm_placement=pre,post, and compare them; can be given several times, for
-    /// all combinations
+    /// Train one model for each value of a setting, such as norm_placement=pre,post, and compare
+    /// them; can be given several times, for all combinations
     ///
-    /// A name without a section belongs to `model`; others are written as optimiser.learning_rate. Each run has a folder in OUT. The
-    /// validation results are written to OUT/grid.csv and OUT/grid.json, also after an interruption. The same command with --resume
-    /// continues unfinished runs.
+    /// A name without a section belongs to `model`; others are written as optimiser.learning_rate.
+    /// Each run has a folder in OUT. The validation results are written to OUT/grid.csv and
+    /// OUT/grid.json, also after an interruption. The same command with --resume continues
+    /// unfinished runs.
     #[arg(long, value_name = "FIELD=VALUE,...")]
     grid: Vec<GridAxis>,
     /// Write the numbers of log.jsonl to OUT/tensorboard as well, for `tensorboard --logdir OUT`
     #[arg(long)]
     tensorboard: bool,
-    /// Inference engine: auto (ONNX Runtime if its library is found, else tract), ort, tract or reference
+    /// Inference engine: auto (ONNX Runtime if its library is found, else tract), ort, tract or
+    /// reference
     #[arg(long, value_name = "NAME", default_value_t)]
     engine: Engine,
     /// Device of the engine: cpu or cuda
@@ -104,13 +109,18 @@ fn train(options: &Options, job: &Job, out: &mut dyn Write) -> Result<ExitCode> 
     let ranks = job.ranks();
     let quiet = messages::is_quiet() || ranks.rank() > 0;
     let is_grid = !options.grid.is_empty();
-    let config = options.settings.config(options.config.as_deref(), &options.out, options.resume && !is_grid)?;
+    let config = options.settings.config(
+        options.config.as_deref(),
+        &options.out,
+        options.resume && !is_grid,
+    )?;
     let runtime = options.engine.open(options.device)?;
     if is_grid && ranks.size() > 1 {
         bail!("--grid: expected one process, found {} of `mpirun`", ranks.size());
     }
     if runtime.engine() != Engine::Ort && ranks.rank() == 0 {
-        let install = "`cargo xtask onnxruntime` installs ONNX Runtime, which is several times as fast";
+        let install =
+            "`cargo xtask onnxruntime` installs ONNX Runtime, which is several times as fast";
         messages::warning(format_args!("training runs on {}; {install}", runtime.name()));
     }
     let interrupted = interrupted()?;
@@ -140,7 +150,12 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Trains one model. Returns the outcome and the number of parameters.
-    fn train(&self, config: TrainingConfig, out: &Path, beginning: Beginning) -> Result<(Outcome, usize)> {
+    fn train(
+        &self,
+        config: TrainingConfig,
+        out: &Path,
+        beginning: Beginning,
+    ) -> Result<(Outcome, usize)> {
         let quiet = self.quiet;
         let mut trainer = Trainer::new(config, out, beginning, self.machine)?;
         if self.machine.ranks.rank() == 0 {
@@ -156,7 +171,9 @@ impl Run<'_> {
         let outcome = trainer.run(&mut |event| {
             match event {
                 Event::Update(progress) => bar.update(progress),
-                Event::Validated(validation) if !quiet => bar.suspend(|| messages::note(described(validation))),
+                Event::Validated(validation) if !quiet => {
+                    bar.suspend(|| messages::note(described(validation)))
+                }
                 Event::Logged(stretch) => bar.logged(stretch),
                 Event::Validated(_) | Event::Saved(_) => {}
             }
@@ -166,7 +183,11 @@ impl Run<'_> {
             if written.is_err() {
                 return ControlFlow::Break(());
             }
-            if self.interrupted.load(Ordering::Relaxed) > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if self.interrupted.load(Ordering::Relaxed) > 0 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         });
         bar.finish();
         let outcome = outcome?;
@@ -201,16 +222,24 @@ fn interrupted() -> Result<Arc<AtomicUsize>> {
 
 fn introduce(trainer: &Trainer<'_>, n_ranks: usize) {
     let (model, corpus) = (trainer.model(), trainer.corpus());
-    let [parameters, pairs, lines] = [model.parameters(), corpus.n_pairs() as usize, corpus.n_lines() as usize].map(amounts::thousands);
+    let [parameters, pairs, lines] =
+        [model.parameters(), corpus.n_pairs() as usize, corpus.n_lines() as usize]
+            .map(amounts::thousands);
     let shared = if n_ranks > 1 { format!(", in {n_ranks} processes") } else { String::new() };
-    messages::note(format_args!("{parameters} parameters, {pairs} pairs of {lines} lines, on {}{shared}", trainer.engine()));
+    messages::note(format_args!(
+        "{parameters} parameters, {pairs} pairs of {lines} lines, on {}{shared}",
+        trainer.engine()
+    ));
     if corpus.n_pairs() < corpus.n_lines() {
         messages::note(format_args!("dropped pairs: {}", corpus.dropped()));
     }
     let (vocab, rate) = (amounts::thousands(model.config().vocab), trainer.peak_learning_rate());
     messages::note(format_args!("vocabulary of {vocab}, peak learning rate {rate:.2e}"));
     if trainer.updates() > 0 {
-        messages::note(format_args!("resuming after update {}", amounts::thousands(trainer.updates() as usize)));
+        messages::note(format_args!(
+            "resuming after update {}",
+            amounts::thousands(trainer.updates() as usize)
+        ));
     }
 }
 
@@ -218,7 +247,10 @@ fn described(validation: &Validation) -> String {
     let bleu = validation.bleu.map_or_else(String::new, |bleu| format!(", BLEU {bleu:.2}"));
     let best = if validation.best { ", the best so far" } else { "" };
     let Validation { update, valid_loss, perplexity, .. } = validation;
-    format!("update {}: validation loss {valid_loss:.4}, perplexity {perplexity:.2}{bleu}{best}", amounts::thousands(*update as usize))
+    format!(
+        "update {}: validation loss {valid_loss:.4}, perplexity {perplexity:.2}{bleu}{best}",
+        amounts::thousands(*update as usize)
+    )
 }
 
 fn conclude(outcome: &Outcome, out: &Path, metric: Metric) {
@@ -233,7 +265,10 @@ fn conclude(outcome: &Outcome, out: &Path, metric: Metric) {
         (Some(_), _) => "contains the average of the last checkpoints".to_owned(),
         (None, Some((update, value))) => {
             let name = if metric == Metric::Bleu { "BLEU" } else { "validation loss" };
-            format!("contains the model of update {}, {name} {value:.4}", amounts::thousands(update as usize))
+            format!(
+                "contains the model of update {}, {name} {value:.4}",
+                amounts::thousands(update as usize)
+            )
         }
         (None, None) => "contains the last model".to_owned(),
     };

@@ -6,8 +6,8 @@ use crate::{messages, whole_file};
 use anyhow::{Context, Result, bail};
 use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser};
 use cognate::{
-    AudioReader, Semantics, Task, Transcriber, TranscriberOptions, TranscriptFormat, Transcription, TranscriptionEvent,
-    TranscriptionOptions,
+    AudioReader, Semantics, Task, Transcriber, TranscriberOptions, TranscriptFormat, Transcription,
+    TranscriptionEvent, TranscriptionOptions,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::env;
@@ -22,8 +22,9 @@ const VAD_VARIABLE: &str = "COGNATE_VAD";
 
 /// Transcribe speech by a Whisper model
 ///
-/// Files are WAV, FLAC, MP3, Ogg Vorbis, Opus, M4A or WebM. Segments are written as they are found. Options have the names and the
-/// defaults of OpenAI's command; --semantics transformers decodes as transformers does.
+/// Files are WAV, FLAC, MP3, Ogg Vorbis, Opus, M4A or WebM. Segments are written as they are found.
+/// Options have the names and the defaults of OpenAI's command; --semantics transformers decodes as
+/// transformers does.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -33,7 +34,8 @@ pub(crate) struct Options {
     /// Format of the transcripts
     #[arg(short, long, visible_alias = "output-format", default_value = "txt", value_parser = format())]
     format: TranscriptFormat,
-    /// Write a file for each input into DIR, with the ending of the format [default: standard output]
+    /// Write a file for each input into DIR, with the ending of the format [default: standard
+    /// output]
     #[arg(short, long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
     #[command(flatten)]
@@ -62,7 +64,8 @@ pub(crate) struct Options {
     /// Beam search ends when beams times X hypotheses have ended
     #[arg(long, value_name = "X", default_value = "1")]
     patience: f32,
-    /// Reject a text that compresses by more than X [default: 2.4; 1.35 with --semantics transformers]
+    /// Reject a text that compresses by more than X [default: 2.4; 1.35 with --semantics
+    /// transformers]
     #[arg(long, value_name = "X")]
     compression_ratio_threshold: Option<f32>,
     /// Reject a text with a lower mean log-probability
@@ -95,8 +98,9 @@ pub(crate) struct Options {
     /// Number of windows to decode together, cut in pauses; 1 lets windows follow the timestamps
     #[arg(long, value_name = "N", default_value = "1", value_parser = at_most(256))]
     batch: NonZeroUsize,
-    /// File of the Python package silero-vad that finds the pauses, such as silero_vad_16k_sequence.onnx [default: $COGNATE_VAD, else one
-    /// in the model's folder, else pauses are told by energy]
+    /// File of the Python package silero-vad that finds the pauses, such as
+    /// silero_vad_16k_sequence.onnx [default: $COGNATE_VAD, else one in the model's folder, else
+    /// pauses are told by energy]
     #[arg(long, value_name = "FILE", requires = "batch")]
     vad: Option<PathBuf>,
     /// Whose results to equal where implementations differ
@@ -119,19 +123,31 @@ Examples:
 
 /// The values of --format.
 fn format() -> impl TypedValueParser<Value = TranscriptFormat> {
-    let find = |name: String| TranscriptFormat::ALL.into_iter().find(|(_, known)| *known == name).map(|(format, _)| format);
-    PossibleValuesParser::new(TranscriptFormat::ALL.map(|(_, name)| name)).map(move |name| find(name).unwrap_or_default())
+    let find = |name: String| {
+        TranscriptFormat::ALL
+            .into_iter()
+            .find(|(_, known)| *known == name)
+            .map(|(format, _)| format)
+    };
+    PossibleValuesParser::new(TranscriptFormat::ALL.map(|(_, name)| name))
+        .map(move |name| find(name).unwrap_or_default())
 }
 
 impl Options {
     fn transcription(&self) -> TranscriptionOptions {
         let step = self.temperature_increment_on_fallback;
-        let further = (1..=10).map(|n| self.temperature + step * n as f32).take_while(|t| step > 0.0 && *t <= 1.0 + 1e-6);
+        let further = (1..=10)
+            .map(|n| self.temperature + step * n as f32)
+            .take_while(|t| step > 0.0 && *t <= 1.0 + 1e-6);
         let rounded = |temperature: f32| (temperature * 1e4).round() / 1e4;
         TranscriptionOptions {
             language: self.language.clone(),
             task: if self.task == "translate" { Task::Translate } else { Task::Transcribe },
-            semantics: if self.semantics == "openai" { Semantics::OpenAi } else { Semantics::Transformers },
+            semantics: if self.semantics == "openai" {
+                Semantics::OpenAi
+            } else {
+                Semantics::Transformers
+            },
             temperatures: [self.temperature].into_iter().chain(further).map(rounded).collect(),
             beam_size: self.beams.get(),
             best_of: self.best_of.get(),
@@ -149,7 +165,9 @@ impl Options {
             seed: self.seed,
             short_windows: self.short_windows,
             batch: self.batch.get(),
-            voice_detector: self.vad.clone().or_else(|| env::var_os(VAD_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)),
+            voice_detector: self.vad.clone().or_else(|| {
+                env::var_os(VAD_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
+            }),
             ..TranscriptionOptions::default()
         }
     }
@@ -161,7 +179,10 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         bail!("--output-dir: {}: is not a folder; create it first", folder.display());
     }
     let load = options.model.load(Some(NonZeroUsize::MIN), options.threads);
-    let transcriber = Transcriber::load(options.model.source()?, &TranscriberOptions { load, transcription: options.transcription() })?;
+    let transcriber = Transcriber::load(
+        options.model.source()?,
+        &TranscriberOptions { load, transcription: options.transcription() },
+    )?;
     messages::notices(transcriber.notices());
     messages::status(transcriber.model().source(), transcriber.engine());
     if let Some(detector) = transcriber.voice_detector() {
@@ -169,37 +190,68 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     }
     for file in &options.files {
         let audio = match file.as_path() {
-            path if path == Path::new("-") => AudioReader::from_stream("standard input", io::stdin())?,
+            path if path == Path::new("-") => {
+                AudioReader::from_stream("standard input", io::stdin())?
+            }
             path => AudioReader::open(path)?,
         };
-        let found = transcribe(&transcriber, audio, options, out).with_context(|| file.display().to_string())?;
+        let found = transcribe(&transcriber, audio, options, out)
+            .with_context(|| file.display().to_string())?;
         if found.damage.skipped_packets > 0 || found.damage.is_truncated {
-            let what = if found.damage.is_truncated { "the audio ends early" } else { "parts of the audio are damaged and skipped" };
+            let what = if found.damage.is_truncated {
+                "the audio ends early"
+            } else {
+                "parts of the audio are damaged and skipped"
+            };
             messages::warning(format_args!("{}: {what}", file.display()));
         }
         if let Some(folder) = &options.output_dir {
-            let stem = if file == Path::new("-") { Path::new("stdin") } else { Path::new(file.file_stem().unwrap_or_default()) };
-            let ending = TranscriptFormat::ALL.iter().find(|(format, _)| *format == options.format).map_or("txt", |(_, name)| name);
+            let stem = if file == Path::new("-") {
+                Path::new("stdin")
+            } else {
+                Path::new(file.file_stem().unwrap_or_default())
+            };
+            let ending = TranscriptFormat::ALL
+                .iter()
+                .find(|(format, _)| *format == options.format)
+                .map_or("txt", |(_, name)| name);
             let name = format!("{}.{ending}", stem.display());
-            whole_file::write("--output-dir", &folder.join(name), options.format.document(&found).as_bytes(), out)?;
+            whole_file::write(
+                "--output-dir",
+                &folder.join(name),
+                options.format.document(&found).as_bytes(),
+                out,
+            )?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Transcribes one file; segments go to `out` as they come, unless they go to a file.
-fn transcribe(transcriber: &Transcriber, audio: AudioReader, options: &Options, out: &mut dyn Write) -> Result<Transcription> {
+fn transcribe(
+    transcriber: &Transcriber,
+    audio: AudioReader,
+    options: &Options,
+    out: &mut dyn Write,
+) -> Result<Transcription> {
     const UNWRITTEN: &str = "standard output: cannot be written";
     let (bar, begin) = (bar(), Instant::now());
     let (is_shown, mut number, mut failure) = (options.output_dir.is_none(), 0, Ok(()));
     let mut write = |text: &str| -> Result<()> {
-        if is_shown { bar.suspend(|| out.write_all(text.as_bytes()).and_then(|()| out.flush())).context(UNWRITTEN) } else { Ok(()) }
+        if is_shown {
+            bar.suspend(|| out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+                .context(UNWRITTEN)
+        } else {
+            Ok(())
+        }
     };
     write(options.format.header())?;
     let found = transcriber.transcribe_with(audio, &mut |event| match event {
         TranscriptionEvent::Read(_) => {}
         TranscriptionEvent::Language { code, probability } => {
-            bar.suspend(|| messages::note(format_args!("language {code}, probability {probability:.2}")));
+            bar.suspend(|| {
+                messages::note(format_args!("language {code}, probability {probability:.2}"))
+            });
         }
         TranscriptionEvent::Segment(segment) => {
             number += 1;
@@ -211,7 +263,9 @@ fn transcribe(transcriber: &Transcriber, audio: AudioReader, options: &Options, 
             bar.set_length((duration * 1000.0) as u64);
             bar.set_position((seconds * 1000.0) as u64);
             let speed = seconds / begin.elapsed().as_secs_f64().max(1e-3);
-            bar.set_message(format!("{seconds:.0} of {duration:.0} s of audio, {speed:.1} times real time"));
+            bar.set_message(format!(
+                "{seconds:.0} of {duration:.0} s of audio, {speed:.1} times real time"
+            ));
         }
     })?;
     failure?;
@@ -222,7 +276,11 @@ fn transcribe(transcriber: &Transcriber, audio: AudioReader, options: &Options, 
     if messages::shows_progress() {
         let elapsed = begin.elapsed();
         let speed = found.duration / elapsed.as_secs_f64().max(1e-3);
-        messages::note(format_args!("{:.1} s of audio in {}, {speed:.1} times real time", found.duration, amounts::duration(elapsed)));
+        messages::note(format_args!(
+            "{:.1} s of audio in {}, {speed:.1} times real time",
+            found.duration,
+            amounts::duration(elapsed)
+        ));
     }
     Ok(found)
 }

@@ -17,7 +17,10 @@ use crate::decoding::Decoding;
 use crate::messages;
 use crate::model_options::ModelOptions;
 use anyhow::Result;
-use cognate::{DecodingOptions, Device, LineEvent, LineOptions, ModelSource, Translation, Translator, TranslatorOptions};
+use cognate::{
+    DecodingOptions, Device, LineEvent, LineOptions, ModelSource, Translation, Translator,
+    TranslatorOptions,
+};
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -26,8 +29,9 @@ use std::thread;
 
 /// Translate sentences
 ///
-/// Sentences are the arguments, the lines of a file, or the lines of standard input. Each becomes one line in the same order, or
-/// several with --n-best. An empty line becomes an empty line. Options override the model's generation_config.json.
+/// Sentences are the arguments, the lines of a file, or the lines of standard input. Each becomes
+/// one line in the same order, or several with --n-best. An empty line becomes an empty line.
+/// Options override the model's generation_config.json.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -37,18 +41,21 @@ pub(crate) struct Options {
     /// Read sentences from FILE, one per line; - is standard input [default: -]
     #[arg(short, long, visible_alias = "src", value_name = "FILE")]
     input: Option<PathBuf>,
-    /// Write translations to FILE, which appears when it is complete; - is standard output [default: -]
+    /// Write translations to FILE, which appears when it is complete; - is standard output
+    /// [default: -]
     ///
-    /// Until then they are in .FILE.cognate-partial in the same folder. Ctrl-C keeps the old FILE. A killed run also leaves the partial
-    /// file, which the next run with the same FILE replaces. FILE must not be an input.
+    /// Until then they are in .FILE.cognate-partial in the same folder. Ctrl-C keeps the old FILE.
+    /// A killed run also leaves the partial file, which the next run with the same FILE replaces.
+    /// FILE must not be an input.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
     model: ModelOptions,
     #[command(flatten)]
     speed: SpeedOptions,
-    /// Choose tokens among those that FILE allows the sentences of a batch, a shortlist of `cognate shortlist` or CTranslate2's
-    /// vmap.txt; faster with checkpoints and exports of --target ort
+    /// Choose tokens among those that FILE allows the sentences of a batch, a shortlist of
+    /// `cognate shortlist` or CTranslate2's vmap.txt; faster with checkpoints and exports of
+    /// --target ort
     #[arg(long, value_name = "FILE")]
     shortlist: Option<PathBuf>,
     /// Number of hypotheses in beam search; 1 is greedy [default: the model's]
@@ -60,10 +67,12 @@ pub(crate) struct Options {
     /// Write each word as soon as it is decoded, one sentence at a time; not with beam search
     #[arg(long, conflicts_with_all = ["output", "workers", "batch_tokens", "batch_size", "window", "n_best"])]
     stream: bool,
-    /// Number of lines to read before translating them; 1 translates each line at once [default: 2000, on a terminal 1]
+    /// Number of lines to read before translating them; 1 translates each line at once [default:
+    /// 2000, on a terminal 1]
     #[arg(long, value_name = "N", value_parser = at_most(1 << 24))]
     window: Option<NonZeroUsize>,
-    /// Write JSON Lines: {"line": ..., "text": ..., "hypotheses": [...]}, with tokens and alignments
+    /// Write JSON Lines: {"line": ..., "text": ..., "hypotheses": [...]}, with tokens and
+    /// alignments
     #[arg(long, conflicts_with = "stream")]
     json: bool,
     #[command(flatten)]
@@ -97,7 +106,8 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     }
     let mut output = Output::open(options.output.as_deref(), &input.files, out)?;
     let Options { model, speed, beams, max_new_tokens, decoding, shortlist, .. } = options;
-    let mut loading = speed.options(model, decoding.options(*beams, *max_new_tokens), input.is_long);
+    let mut loading =
+        speed.options(model, decoding.options(*beams, *max_new_tokens), input.is_long);
     loading.load.shortlist.clone_from(shortlist);
     let translator = translator(source, &loading)?;
     if options.stream {
@@ -122,17 +132,19 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
 /// Workers, threads and batches.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct SpeedOptions {
-    /// Number of batches to translate in parallel; they share the weights [default: the number of cores; 1 for TEXT, a terminal, a
-    /// file below 4 KiB, or a GPU]
+    /// Number of batches to translate in parallel; they share the weights [default: the number of
+    /// cores; 1 for TEXT, a terminal, a file below 4 KiB, or a GPU]
     #[arg(long, value_name = "N", value_parser = at_most(1024))]
     workers: Option<NonZeroUsize>,
-    /// Number of threads of ONNX Runtime for each worker [default: 1; its own choice if there is one worker by default]
+    /// Number of threads of ONNX Runtime for each worker [default: 1; its own choice if there is
+    /// one worker by default]
     #[arg(long, value_name = "N", value_parser = at_most(1024))]
     threads: Option<NonZeroUsize>,
     /// Number of tokens to translate together, padding and beams included
     #[arg(long, value_name = "N", default_value = "2048", value_parser = at_most(1 << 24))]
     batch_tokens: NonZeroUsize,
-    /// Maximum number of sentences to translate together [default: as many as --batch-tokens allows]
+    /// Maximum number of sentences to translate together [default: as many as --batch-tokens
+    /// allows]
     #[arg(long, value_name = "N", value_parser = at_most(1 << 24))]
     batch_size: Option<NonZeroUsize>,
 }
@@ -146,24 +158,43 @@ pub(crate) fn translator(source: ModelSource, options: &TranslatorOptions) -> Re
 }
 
 impl SpeedOptions {
-    /// The options of loading and decoding. By default each core translates its own batch if there are many sentences: several threads
-    /// per batch are slower.
-    pub(crate) fn options(&self, model: &ModelOptions, decoding: DecodingOptions, is_long: bool) -> TranslatorOptions {
+    /// The options of loading and decoding. By default each core translates its own batch if there
+    /// are many sentences: several threads per batch are slower.
+    pub(crate) fn options(
+        &self,
+        model: &ModelOptions,
+        decoding: DecodingOptions,
+        is_long: bool,
+    ) -> TranslatorOptions {
         let is_divided = self.workers.is_some() || (is_long && model.device() == Device::Cpu);
         let one = NonZeroUsize::MIN;
         let cores = || thread::available_parallelism().unwrap_or(one);
         let workers = self.workers.unwrap_or_else(|| if is_divided { cores() } else { one });
         let load = model.load(Some(workers), self.threads.or(is_divided.then_some(one)));
-        TranslatorOptions { load, decoding, batch_tokens: Some(self.batch_tokens), batch_size: self.batch_size }
+        TranslatorOptions {
+            load,
+            decoding,
+            batch_tokens: Some(self.batch_tokens),
+            batch_size: self.batch_size,
+        }
     }
 }
 
-/// Translates `input` with a progress bar and warnings. `write` is called with translations in order and the number of the first.
-pub(crate) fn lines(translator: &Translator, input: Input, mut write: impl FnMut(usize, &[Translation]) -> Result<()>) -> Result<()> {
+/// Translates `input` with a progress bar and warnings. `write` is called with translations in
+/// order and the number of the first.
+pub(crate) fn lines(
+    translator: &Translator,
+    input: Input,
+    mut write: impl FnMut(usize, &[Translation]) -> Result<()>,
+) -> Result<()> {
     let mut progress = Progress::new(input.bytes);
     let mut warnings = Warnings::new(input.unit.clone());
     let (is_file, is_typed) = (input.bytes.is_some(), input.is_typed);
-    let options = LineOptions { unit: input.unit.clone(), prefix_unit: input.prefix_unit(), window: input.window_len };
+    let options = LineOptions {
+        unit: input.unit.clone(),
+        prefix_unit: input.prefix_unit(),
+        window: input.window_len,
+    };
     let mut has_written = false;
     let ended = translator.translate_lines(input, options, |event| match event {
         LineEvent::Progress { sentences, tokens, bytes } => {
@@ -176,7 +207,10 @@ pub(crate) fn lines(translator: &Translator, input: Input, mut write: impl FnMut
         LineEvent::Translated { first, translations } => {
             has_written = true;
             progress.suspend(|| {
-                translations.iter().zip(first..).for_each(|(translation, number)| warnings.of(number, translation));
+                translations
+                    .iter()
+                    .zip(first..)
+                    .for_each(|(translation, number)| warnings.of(number, translation));
                 write(first, &translations)
             })
         }

@@ -11,9 +11,10 @@ use std::process::ExitCode;
 
 /// Compare an exported folder with the f64 reference on every engine
 ///
-/// Checks the hashes of graphs and weights, runs seeded random batches and sentences through the f64 reference evaluator and each
-/// available engine, prints the errors of each output and the number of equal translations, and stores the report in cognate.json.
-/// The exit status is 1 if an error exceeds its bound or a file was changed.
+/// Checks the hashes of graphs and weights, runs seeded random batches and sentences through the
+/// f64 reference evaluator and each available engine, prints the errors of each output and the
+/// number of equal translations, and stores the report in cognate.json. The exit status is 1 if an
+/// error exceeds its bound or a file was changed.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Folder of an export
@@ -33,7 +34,10 @@ pub(crate) struct Options {
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
-    let checkpoint = options.checkpoint.as_ref().map(|folder| Export::open_for(&options.folder, folder, options.unused.ignore_unused));
+    let checkpoint = options
+        .checkpoint
+        .as_ref()
+        .map(|folder| Export::open_for(&options.folder, folder, options.unused.ignore_unused));
     let checkpoint = checkpoint.transpose()?;
     checkpoint.iter().for_each(|checkpoint| messages::notices(checkpoint.notices()));
     let model = checkpoint.as_ref().map(Export::model);
@@ -49,9 +53,15 @@ pub(crate) enum Print {
     Json,
 }
 
-/// Compares the export in `folder` with `model`, or with the weights in the folder, and prints the report. Returns whether every
-/// error is within its bound.
-pub(crate) fn verify(folder: &Path, model: Option<&Model>, languages: Languages, print: Print, out: &mut dyn Write) -> Result<bool> {
+/// Compares the export in `folder` with `model`, or with the weights in the folder, and prints the
+/// report. Returns whether every error is within its bound.
+pub(crate) fn verify(
+    folder: &Path,
+    model: Option<&Model>,
+    languages: Languages,
+    print: Print,
+    out: &mut dyn Write,
+) -> Result<bool> {
     let shows_progress = messages::shows_progress();
     let options = VerifyOptions { model, languages };
     let Verified { report, notices, damaged } = cognate::verify(folder, &options, |stage| {

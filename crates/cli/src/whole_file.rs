@@ -7,12 +7,16 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-/// The format of an output file: `given`, else that of its ending, or `standard` for standard output.
+/// The format of an output file: `given`, else that of its ending, or `standard` for standard
+/// output.
 ///
 /// # Errors
 /// If the ending is not that of a format.
 pub(crate) fn format<F: ValueEnum>(given: Option<F>, out: &Path, standard: F) -> Result<F> {
-    let ending = out.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    let ending = out
+        .extension()
+        .map(|ending| ending.to_string_lossy().to_ascii_lowercase())
+        .unwrap_or_default();
     let ending = if ending == "htm" { "html" } else { &ending };
     match given {
         Some(format) => Ok(format),
@@ -20,7 +24,11 @@ pub(crate) fn format<F: ValueEnum>(given: Option<F>, out: &Path, standard: F) ->
         None => F::from_str(ending, false).map_err(|_| {
             let values = F::value_variants().iter().filter_map(ValueEnum::to_possible_value);
             let endings: Vec<_> = values.map(|value| format!(".{}", value.get_name())).collect();
-            anyhow!("--out: {}: expected a name that ends in {}, or --format", out.display(), endings.join(", "))
+            anyhow!(
+                "--out: {}: expected a name that ends in {}, or --format",
+                out.display(),
+                endings.join(", ")
+            )
         }),
     }
 }
@@ -44,10 +52,19 @@ pub(crate) fn check(option: &str, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the file, or `standard` if it is `-`. An existing file is kept until the new one is complete.
-pub(crate) fn write(option: &str, path: &Path, bytes: &[u8], standard: &mut dyn Write) -> Result<()> {
+/// Writes the file, or `standard` if it is `-`. An existing file is kept until the new one is
+/// complete.
+pub(crate) fn write(
+    option: &str,
+    path: &Path,
+    bytes: &[u8],
+    standard: &mut dyn Write,
+) -> Result<()> {
     if path == Path::new("-") {
-        return standard.write_all(bytes).and_then(|()| standard.flush()).context("standard output: cannot be written");
+        return standard
+            .write_all(bytes)
+            .and_then(|()| standard.flush())
+            .context("standard output: cannot be written");
     }
     // A link's target is replaced, not the link.
     let target = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());

@@ -22,13 +22,17 @@ pub fn sizes(graph: &Graph, given: &[(String, usize)]) -> Result<Vec<(Symbol, us
         }
     }
     let named = || symbols.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    if let Some((name, _)) = given.iter().find(|(name, _)| !symbols.iter().any(|symbol| symbol.to_string() == *name)) {
+    if let Some((name, _)) =
+        given.iter().find(|(name, _)| !symbols.iter().any(|symbol| symbol.to_string() == *name))
+    {
         return Err(format!("{} has no {name}; expected one of {}", graph.name(), named()));
     }
     let has_past = symbols.iter().any(|symbol| symbol.to_string() == "past");
     let size = |symbol: &Symbol| {
         let name = symbol.to_string();
-        given.iter().find(|(given, _)| *given == name).map(|(_, size)| *size).unwrap_or(match name.as_str() {
+        given.iter().find(|(given, _)| *given == name).map(|(_, size)| *size).unwrap_or(match name
+            .as_str()
+        {
             "batch" | "beams" => 1,
             "past" => TOKENS - 1,
             "tgt" if has_past => 1,
@@ -39,7 +43,12 @@ pub fn sizes(graph: &Graph, given: &[(String, usize)]) -> Result<Vec<(Symbol, us
 }
 
 /// The diagram of a program with sizes.
-pub fn diagram(program: &Program, config: &Config, title: String, sizes: &[(Symbol, usize)]) -> Diagram {
+pub fn diagram(
+    program: &Program,
+    config: &Config,
+    title: String,
+    sizes: &[(Symbol, usize)],
+) -> Diagram {
     let graph = program.graph();
     let mut bindings = Bindings::default();
     for (symbol, size) in sizes {
@@ -47,8 +56,10 @@ pub fn diagram(program: &Program, config: &Config, title: String, sizes: &[(Symb
         let _first = bindings.bind(symbol, *size);
     }
     let note: Vec<String> = sizes.iter().map(|(symbol, size)| format!("{symbol} {size}")).collect();
-    let mut drawing =
-        Drawing { diagram: Diagram { title, note: note.join(", "), boxes: Vec::new(), arrows: Vec::new() }, modules: HashMap::new() };
+    let mut drawing = Drawing {
+        diagram: Diagram { title, note: note.join(", "), boxes: Vec::new(), arrows: Vec::new() },
+        modules: HashMap::new(),
+    };
     let mut boxes: HashMap<NodeId, usize> = HashMap::new();
     for (id, node) in graph.iter() {
         if is_constant(&node.op) {
@@ -71,10 +82,19 @@ pub fn diagram(program: &Program, config: &Config, title: String, sizes: &[(Symb
         }
     }
     for (id, parameter) in graph.parameters() {
-        let elements = program.weights().get(&parameter.name).map_or(0, |recipe| recipe.elements() as u64);
-        let own = parameter.name.rsplit_once('.').and_then(|(module, _)| drawing.modules.get(module).copied());
+        let elements =
+            program.weights().get(&parameter.name).map_or(0, |recipe| recipe.elements() as u64);
+        let own = parameter
+            .name
+            .rsplit_once('.')
+            .and_then(|(module, _)| drawing.modules.get(module).copied());
         // A shared table belongs to the first module that reads it.
-        let first = || graph.iter().find(|(_, node)| node.inputs.contains(&id)).and_then(|(reader, _)| boxes.get(&reader).copied());
+        let first = || {
+            graph
+                .iter()
+                .find(|(_, node)| node.inputs.contains(&id))
+                .and_then(|(reader, _)| boxes.get(&reader).copied())
+        };
         let reader = || first().map(|index| drawing.diagram.boxes[index].parent.unwrap_or(index));
         if let Some(holder) = own.or_else(reader) {
             drawing.count(holder, elements, 0);
@@ -103,7 +123,14 @@ struct Drawing {
 
 impl Drawing {
     fn add(&mut self, name: String, parent: Option<usize>, kind: Kind, equation: String) -> usize {
-        self.diagram.boxes.push(Block { name, parent, kind, equation, parameters: 0, operations: 0 });
+        self.diagram.boxes.push(Block {
+            name,
+            parent,
+            kind,
+            equation,
+            parameters: 0,
+            operations: 0,
+        });
         self.diagram.boxes.len() - 1
     }
 
@@ -117,7 +144,8 @@ impl Drawing {
         }
         let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
         let parent = self.module(parent, config);
-        let index = self.add(name.to_owned(), parent, Kind::Module, equations::of_module(path, config));
+        let index =
+            self.add(name.to_owned(), parent, Kind::Module, equations::of_module(path, config));
         self.modules.insert(path.to_owned(), index);
         Some(index)
     }
@@ -133,7 +161,8 @@ impl Drawing {
         }
     }
 
-    /// The diagram with the boxes of each box ordered by their last operation, so that a box follows its inputs.
+    /// The diagram with the boxes of each box ordered by their last operation, so that a box
+    /// follows its inputs.
     fn in_order(self) -> Diagram {
         let Diagram { title, note, boxes, arrows } = self.diagram;
         let mut ends: Vec<usize> = (0..boxes.len()).collect();
@@ -146,7 +175,8 @@ impl Drawing {
             within.entry(boxes[index].parent).or_default().push(index);
         }
         within.values_mut().for_each(|indices| indices.sort_by_key(|index| ends[*index]));
-        let (mut order, mut open) = (Vec::with_capacity(boxes.len()), within.remove(&None).unwrap_or_default());
+        let (mut order, mut open) =
+            (Vec::with_capacity(boxes.len()), within.remove(&None).unwrap_or_default());
         open.reverse();
         while let Some(index) = open.pop() {
             order.push(index);
@@ -154,9 +184,15 @@ impl Drawing {
         }
         let mut places = vec![0; boxes.len()];
         order.iter().enumerate().for_each(|(place, index)| places[*index] = place);
-        let moved = |index: &usize| Block { parent: boxes[*index].parent.map(|parent| places[parent]), ..boxes[*index].clone() };
+        let moved = |index: &usize| Block {
+            parent: boxes[*index].parent.map(|parent| places[parent]),
+            ..boxes[*index].clone()
+        };
         let boxes = order.iter().map(moved).collect();
-        let arrows = arrows.into_iter().map(|arrow| Arrow { from: places[arrow.from], to: places[arrow.to], ..arrow }).collect();
+        let arrows = arrows
+            .into_iter()
+            .map(|arrow| Arrow { from: places[arrow.from], to: places[arrow.to], ..arrow })
+            .collect();
         Diagram { title, note, boxes, arrows }
     }
 }

@@ -1,7 +1,8 @@
 //! Export of a checkpoint to a folder of ONNX graphs.
 //!
-//! Weights are copied from the mapped checkpoint piece by piece, while other threads hash the checkpoint and the output: time and
-//! memory are those of copying a file. In place they are not copied.
+//! Weights are copied from the mapped checkpoint piece by piece, while other threads hash the
+//! checkpoint and the output: time and memory are those of copying a file. In place they are not
+//! copied.
 
 mod comparison;
 mod graphs;
@@ -14,8 +15,9 @@ use self::graphs::Graphs;
 use self::tokenizer::ChosenTokenizer;
 use cognate_export::{Existing, Folder, Report, Target, TextOperators};
 use cognate_folder::{
-    CONFIG, Configuration, GENERATE_BESIDE, GENERATE_TEXT, GENERATION_CONFIG, GraphSummary, Manifest, ModelSource, Origin, PROCESSOR,
-    Precision, SentenceSettings, TRITON_FILES, WeightHashes, config_json, hash_file, read_if_there, write_beside, write_programs,
+    CONFIG, Configuration, GENERATE_BESIDE, GENERATE_TEXT, GENERATION_CONFIG, GraphSummary,
+    Manifest, ModelSource, Origin, PROCESSOR, Precision, SentenceSettings, TRITON_FILES,
+    WeightHashes, config_json, hash_file, read_if_there, write_beside, write_programs,
     write_repository,
 };
 use cognate_generate::FixedSizes;
@@ -150,12 +152,16 @@ impl Export {
     /// If the source is no checkpoint, or cannot be read.
     pub fn open_encoder(source: &ModelSource) -> Result<Self> {
         let ModelSource::Checkpoint(folder) = source else {
-            return Err(Error::wrong_option("part", format!("expected a checkpoint, found {source}")));
+            return Err(Error::wrong_option(
+                "part",
+                format!("expected a checkpoint, found {source}"),
+            ));
         };
         Ok(Self::of_model(source, Model::open_encoder(folder)?, Vec::new(), DEFAULT_SEED))
     }
 
-    /// Opens the checkpoint that the export in `folder` was made of, to compare them: its encoder, if only that was exported.
+    /// Opens the checkpoint that the export in `folder` was made of, to compare them: its encoder,
+    /// if only that was exported.
     ///
     /// # Errors
     /// If either cannot be read.
@@ -163,7 +169,9 @@ impl Export {
         let source = ModelSource::find(checkpoint)?.into_checkpoint();
         match Configuration::read(folder)?.config.parts {
             Parts::Encoder(Head::None | Head::Pooler) => Self::open_encoder(&source),
-            Parts::Encoder(_) | Parts::Both | Parts::Decoder => Self::open_with(&source, None, ignore_unused),
+            Parts::Encoder(_) | Parts::Both | Parts::Decoder => {
+                Self::open_with(&source, None, ignore_unused)
+            }
         }
     }
 
@@ -174,15 +182,18 @@ impl Export {
         target: Target;
         /// The type of weights and values.
         precision: Precision;
-        /// The number of weights that share a scale in [`Precision::Int8Block`] and [`Precision::Int4`]: 16, 32, 64 or 128; by default 32.
+        /// The number of weights that share a scale in [`Precision::Int8Block`] and
+        /// [`Precision::Int4`]: 16, 32, 64 or 128; by default 32.
         block_size: Option<usize>;
         /// Whether the graphs output attention weights.
         attentions: bool;
         /// Whether [`Layout::HuggingFace`] gets the graph of [`Layout::Generate`], too.
         with_generate: bool;
-        /// Whether [`Layout::Generate`] gets a second graph, whose input and output are texts, for `onnxruntime-extensions`.
+        /// Whether [`Layout::Generate`] gets a second graph, whose input and output are texts, for
+        /// `onnxruntime-extensions`.
         with_tokenizer: bool;
-        /// The number of sentences, if all shapes of [`Layout::Generate`] are to be constants; with [`Export::max_length`].
+        /// The number of sentences, if all shapes of [`Layout::Generate`] are to be constants; with
+        /// [`Export::max_length`].
         max_batch: Option<usize>;
         /// The number of positions of sources and targets; with [`Export::max_batch`].
         max_length: Option<usize>;
@@ -207,7 +218,8 @@ impl Export {
     /// Writes the folder `out`, which appears complete or not at all.
     ///
     /// # Errors
-    /// If the options contradict each other or the model, `out` exists and `force` is not set, or a file cannot be written.
+    /// If the options contradict each other or the model, `out` exists and `force` is not set, or a
+    /// file cannot be written.
     pub fn write(&self, out: impl AsRef<Path>) -> Result<Exported> {
         self.write_with(out.as_ref(), &mut |_| {})
     }
@@ -216,7 +228,11 @@ impl Export {
     ///
     /// # Errors
     /// As [`Export::write`].
-    pub fn write_with(&self, out: &Path, events: &mut dyn FnMut(ExportEvent<'_>)) -> Result<Exported> {
+    pub fn write_with(
+        &self,
+        out: &Path,
+        events: &mut dyn FnMut(ExportEvent<'_>),
+    ) -> Result<Exported> {
         self.check_precision()?;
         let layout = self.written_layout()?;
         let sizes = self.sizes(layout)?;
@@ -234,7 +250,8 @@ impl Export {
         let beside = self.beside(generation.as_deref(), events)?;
         let name = self.source.name();
         let origin = thread::scope(|scope| {
-            let hashes = matches!(self.source, ModelSource::Checkpoint(_)).then(|| scope.spawn(|| hashes(&self.model)));
+            let hashes = matches!(self.source, ModelSource::Checkpoint(_))
+                .then(|| scope.spawn(|| hashes(&self.model)));
             let finite = (!self.allow_non_finite).then(|| scope.spawn(|| self.check_finite()));
             write_programs(&graphs.programs, layout, self.model.config(), &name, &mut folder)?;
             if layout == Layout::Triton {
@@ -244,22 +261,30 @@ impl Export {
                 write_beside(program, self.model.config(), &name, &mut folder)?;
             }
             if let Some(text) = &text {
-                layout.files().iter().try_for_each(|graph| text.write(graph, GENERATE_TEXT, &mut folder))?;
+                layout
+                    .files()
+                    .iter()
+                    .try_for_each(|graph| text.write(graph, GENERATE_TEXT, &mut folder))?;
             }
             if let Some(finite) = finite {
                 finite.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             }
             Ok::<_, Error>(match hashes {
                 Some(hashes) => {
-                    let weights_blake3 = hashes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+                    let weights_blake3 =
+                        hashes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
                     Origin::Checkpoint { name, weights_blake3 }
                 }
                 None => Origin::Preset { name, seed: self.seed },
             })
         })?;
         self.write_configuration(layout, &tokenizer, generation, &mut folder)?;
-        if let Some((_, changed)) = self.model.weights().iter().find(|(_, recipe)| recipe.has_changed()) {
-            let file = changed.place().map_or_else(|| self.source.to_string(), |place| place.file.display().to_string());
+        if let Some((_, changed)) =
+            self.model.weights().iter().find(|(_, recipe)| recipe.has_changed())
+        {
+            let file = changed
+                .place()
+                .map_or_else(|| self.source.to_string(), |place| place.file.display().to_string());
             let message = format!("{file}: changed during the export; export again");
             return Err(Error::new(ErrorKind::Folder, message));
         }
@@ -267,11 +292,13 @@ impl Export {
         written.extend(beside.map(|_| GENERATE_BESIDE));
         written.extend(text.map(|_| GENERATE_TEXT));
         let summaries = GraphSummary::of_folder(folder.path(), &written)?;
-        let mut manifest = Manifest::new(origin, self.model.parameters(), layout, summaries, folder.hashes());
+        let mut manifest =
+            Manifest::new(origin, self.model.parameters(), layout, summaries, folder.hashes());
         let Graphs { kept_in_f32, calibration, notices: tuning_notices, .. } = graphs;
         manifest.precision = self.precision.name().into();
         manifest.block_size = self.blocks();
-        (manifest.max_batch, manifest.max_length) = (sizes.map(|sizes| sizes.batch), sizes.map(|sizes| sizes.length));
+        (manifest.max_batch, manifest.max_length) =
+            (sizes.map(|sizes| sizes.batch), sizes.map(|sizes| sizes.length));
         (manifest.kept_in_f32, manifest.calibration) = (kept_in_f32, calibration);
         folder.write(Manifest::FILE, manifest.to_json().as_bytes())?;
         let notices = self.notices.iter().cloned().chain(notice).chain(tuning_notices).collect();
@@ -279,12 +306,19 @@ impl Export {
     }
 
     /// The graph that decodes, if it is written beside others.
-    fn beside(&self, generation: Option<&str>, events: &mut dyn FnMut(ExportEvent<'_>)) -> Result<Option<Program>> {
+    fn beside(
+        &self,
+        generation: Option<&str>,
+        events: &mut dyn FnMut(ExportEvent<'_>),
+    ) -> Result<Option<Program>> {
         if !self.with_generate {
             return Ok(None);
         }
         if (self.layout, self.target) != (Layout::HuggingFace, Target::Portable) {
-            let message = format!("expected layout hf with it, found {}; leave it out, or choose layout generate", self.layout);
+            let message = format!(
+                "expected layout hf with it, found {}; leave it out, or choose layout generate",
+                self.layout
+            );
             return Err(Error::wrong_option("with_generate", message));
         }
         self.check_generates()?;
@@ -292,26 +326,51 @@ impl Export {
     }
 
     /// The operators of the graph of texts, if it is written.
-    fn text_operators(&self, layout: Layout, tokenizer: &ChosenTokenizer) -> Result<Option<TextOperators>> {
+    fn text_operators(
+        &self,
+        layout: Layout,
+        tokenizer: &ChosenTokenizer,
+    ) -> Result<Option<TextOperators>> {
         if !self.with_tokenizer {
             return Ok(None);
         }
         let refuse = |message: String| Err(Error::wrong_option("with_tokenizer", message));
         if layout != Layout::Generate || self.max_batch.is_some() {
-            let found = if self.max_batch.is_some() { "constant shapes".to_owned() } else { layout.to_string() };
-            return refuse(format!("expected layout generate without constant shapes with it, found {found}"));
+            let found = if self.max_batch.is_some() {
+                "constant shapes".to_owned()
+            } else {
+                layout.to_string()
+            };
+            return refuse(format!(
+                "expected layout generate without constant shapes with it, found {found}"
+            ));
         }
-        let Some(tokenizer) = &tokenizer.tokenizer else { return refuse(format!("{}: has no tokenizer", self.source)) };
-        let models = tokenizer.piece_models().map_err(|error| Error::wrong_option("with_tokenizer", error))?;
+        let Some(tokenizer) = &tokenizer.tokenizer else {
+            return refuse(format!("{}: has no tokenizer", self.source));
+        };
+        let models = tokenizer
+            .piece_models()
+            .map_err(|error| Error::wrong_option("with_tokenizer", error))?;
         if models.prefix.len() + models.suffix.len() == 0 {
-            return refuse("expected a tokenizer that puts a special token around each text, found none".into());
+            return refuse(
+                "expected a tokenizer that puts a special token around each text, found none"
+                    .into(),
+            );
         }
         let config = self.model.config();
         let mut target_pieces = models.target_pieces;
         // The table of a model may have more rows than there are pieces.
         target_pieces.resize(target_pieces.len().max(config.vocab), None);
         let PieceModels { source, source_ids, prefix, suffix, target, .. } = models;
-        Ok(Some(TextOperators { source, source_ids, prefix, suffix, pad: config.pad_token as i64, target, target_pieces }))
+        Ok(Some(TextOperators {
+            source,
+            source_ids,
+            prefix,
+            suffix,
+            pad: config.pad_token as i64,
+            target,
+            target_pieces,
+        }))
     }
 
     /// The constant sizes of a layout.
@@ -319,8 +378,12 @@ impl Export {
         let refuse = |message: String| Err(Error::wrong_option("max_batch", message));
         match (self.max_batch, self.max_length) {
             (None, None) => Ok(None),
-            (Some(_), Some(_)) if layout != Layout::Generate => refuse(format!("expected layout generate with it, found {layout}")),
-            (Some(_), Some(_)) if self.precision != Precision::F32 => refuse(format!("expected f32 with it, found {}", self.precision)),
+            (Some(_), Some(_)) if layout != Layout::Generate => {
+                refuse(format!("expected layout generate with it, found {layout}"))
+            }
+            (Some(_), Some(_)) if self.precision != Precision::F32 => {
+                refuse(format!("expected f32 with it, found {}", self.precision))
+            }
             (Some(batch), Some(length)) => Ok(Some(FixedSizes { batch, length })),
             _ => refuse("expected max_batch and max_length together".into()),
         }
@@ -328,8 +391,9 @@ impl Export {
 
     /// Refuses models and outputs for which there is no graph that decodes.
     fn check_generates(&self) -> Result<()> {
-        let refuse =
-            |option: &'static str, message: &str| Err(Error::wrong_option(option, format!("{message}; leave out layout generate")));
+        let refuse = |option: &'static str, message: &str| {
+            Err(Error::wrong_option(option, format!("{message}; leave out layout generate")))
+        };
         if self.model.config().require_decoder().is_err() {
             refuse("layout", "an encoder alone does not generate")
         } else if self.model.config().parts == Parts::Decoder {
@@ -346,18 +410,25 @@ impl Export {
         self.precision.block_bits().map(|_| self.block_size.unwrap_or(graphs::BLOCK_SIZE))
     }
 
-    /// Only ONNX Runtime has an operator for weights in blocks, and tract does not know bfloat16. In standard operators both would become
-    /// f32 again, at load or at each step: slower than int8, and no smaller than f32 in memory.
+    /// Only ONNX Runtime has an operator for weights in blocks, and tract does not know bfloat16.
+    /// In standard operators both would become f32 again, at load or at each step: slower than
+    /// int8, and no smaller than f32 in memory.
     fn check_precision(&self) -> Result<()> {
         let name = self.precision.name();
         if self.block_size.is_some() && self.precision.block_bits().is_none() {
-            let message = format!("expected the precision int8-block or int4 with it, found {name}, which has no blocks");
+            let message = format!(
+                "expected the precision int8-block or int4 with it, found {name}, which has no blocks"
+            );
             return Err(Error::wrong_option("block_size", message));
         }
         let (why, other) = match self.precision {
-            Precision::Int8Block | Precision::Int4 => ("only ONNX Runtime multiplies weights in blocks", Precision::Int8),
+            Precision::Int8Block | Precision::Int4 => {
+                ("only ONNX Runtime multiplies weights in blocks", Precision::Int8)
+            }
             Precision::Bf16 => ("tract's own operators do not read bfloat16", Precision::F16),
-            Precision::F32 | Precision::F16 | Precision::Int8 | Precision::Int8Tensor => return Ok(()),
+            Precision::F32 | Precision::F16 | Precision::Int8 | Precision::Int8Tensor => {
+                return Ok(());
+            }
         };
         match (self.target, self.layout) {
             (Target::Ort, _) => Ok(()),
@@ -366,7 +437,8 @@ impl Export {
                     Layout::Cognate => "choose".into(),
                     layout => format!("instead of layout {layout} choose"),
                 };
-                let message = format!("{why}, found {name}; {instead} target ort, or precision {other}");
+                let message =
+                    format!("{why}, found {name}; {instead} target ort, or precision {other}");
                 Err(Error::wrong_option("precision", message))
             }
         }
@@ -375,10 +447,15 @@ impl Export {
     /// How the graphs divide the work, for the engines that the export is for.
     fn written_layout(&self) -> Result<Layout> {
         match (self.target, self.layout) {
-            (Target::Portable, Layout::Generate) => self.check_generates().map(|()| Layout::Generate),
+            (Target::Portable, Layout::Generate) => {
+                self.check_generates().map(|()| Layout::Generate)
+            }
             (Target::Portable, layout) => Ok(layout),
             (Target::Ort, Layout::Cognate) => Ok(Layout::SharedCache),
-            (Target::Ort, layout) => Err(Error::wrong_option("target", format!("ort has a layout of its own; leave out layout {layout}"))),
+            (Target::Ort, layout) => Err(Error::wrong_option(
+                "target",
+                format!("ort has a layout of its own; leave out layout {layout}"),
+            )),
         }
     }
 
@@ -397,8 +474,13 @@ impl Export {
     /// Rejects weights that are infinite or NaN.
     fn check_finite(&self) -> Result<()> {
         let weights = self.model.weights().iter();
-        let found = weights.filter_map(|(path, recipe)| Some((path, recipe.shape(), recipe.first_non_finite()?)));
-        let found: Vec<_> = found.map(|(path, shape, (place, value))| format!("{path} {shape:?}: {value} at element {place}")).collect();
+        let found = weights
+            .filter_map(|(path, recipe)| Some((path, recipe.shape(), recipe.first_non_finite()?)));
+        let found: Vec<_> = found
+            .map(|(path, shape, (place, value))| {
+                format!("{path} {shape:?}: {value} at element {place}")
+            })
+            .collect();
         if found.is_empty() {
             return Ok(());
         }
@@ -434,15 +516,19 @@ impl Export {
         if self.model.config().require_decoder().is_err() {
             return Ok(None);
         }
-        let ModelSource::Checkpoint(checkpoint) = &self.source else { return Ok(Some(self.generation_config())) };
-        let text = read_if_there(&checkpoint.join(GENERATION_CONFIG))?.unwrap_or_else(|| self.generation_config());
+        let ModelSource::Checkpoint(checkpoint) = &self.source else {
+            return Ok(Some(self.generation_config()));
+        };
+        let text = read_if_there(&checkpoint.join(GENERATION_CONFIG))?
+            .unwrap_or_else(|| self.generation_config());
         tokenizer.generation_config(text).map(Some)
     }
 
     /// A `generation_config.json` with the tokens of `config.json`.
     fn generation_config(&self) -> String {
         let config = self.model.config();
-        let start = if config.parts == Parts::Decoder { "bos_token_id" } else { "decoder_start_token_id" };
+        let start =
+            if config.parts == Parts::Decoder { "bos_token_id" } else { "decoder_start_token_id" };
         let generation = json!({
             start: config.start_token,
             "eos_token_id": config.eos_token,
@@ -455,11 +541,17 @@ impl Export {
 /// The random seed of a preset's initial weights, if none is chosen.
 const DEFAULT_SEED: u64 = 1;
 
-/// The model of a checkpoint, of which unused tensors may be ignored, or of a preset with a random seed.
-pub(crate) fn open_model(source: &ModelSource, seed: Option<u64>, ignore_unused: bool) -> Result<(Model, Vec<Notice>)> {
+/// The model of a checkpoint, of which unused tensors may be ignored, or of a preset with a random
+/// seed.
+pub(crate) fn open_model(
+    source: &ModelSource,
+    seed: Option<u64>,
+    ignore_unused: bool,
+) -> Result<(Model, Vec<Notice>)> {
     if let (ModelSource::Checkpoint(_), Some(_)) = (source, seed) {
-        let message =
-            format!("{source} is a checkpoint, whose weights are given; leave it out, or export preset:tiny, preset:base or preset:big");
+        let message = format!(
+            "{source} is a checkpoint, whose weights are given; leave it out, or export preset:tiny, preset:base or preset:big"
+        );
         return Err(Error::wrong_option("seed", message));
     }
     let (model, unused) = source.open(seed.unwrap_or(DEFAULT_SEED), ignore_unused)?;
@@ -472,7 +564,12 @@ pub(crate) fn open_model(source: &ModelSource, seed: Option<u64>, ignore_unused:
 
 /// The files in which a model's weights are stored.
 fn weights_files(model: &Model) -> BTreeSet<PathBuf> {
-    model.weights().iter().filter_map(|(_, recipe)| recipe.place()).map(|place| place.file.to_owned()).collect()
+    model
+        .weights()
+        .iter()
+        .filter_map(|(_, recipe)| recipe.place())
+        .map(|place| place.file.to_owned())
+        .collect()
 }
 
 /// The hashes of the files in which a model's weights are stored.

@@ -1,4 +1,5 @@
-//! Transformers with an encoder, a decoder or both: translation, training, export to ONNX and verification.
+//! Transformers with an encoder, a decoder or both: translation, training, export to ONNX and
+//! verification.
 //!
 //! ```no_run
 //! fn main() -> cognate::Result<()> {
@@ -10,10 +11,12 @@
 //! }
 //! ```
 //!
-//! - [`Translator`] translates with a checkpoint of Hugging Face, an export of Cognate, or an export of Optimum.
+//! - [`Translator`] translates with a checkpoint of Hugging Face, an export of Cognate, or an
+//!   export of Optimum.
 //! - [`Export`] writes a checkpoint as ONNX graphs, in several layouts and precisions.
 //! - [`verify`] compares an export with the f64 reference evaluator on every available engine.
-//! - [`Embedder`] turns texts into vectors, [`Classifier`] texts and images into classes, by an encoder alone.
+//! - [`Embedder`] turns texts into vectors, [`Classifier`] texts and images into classes, by an
+//!   encoder alone.
 //! - [`Generator`] continues texts, by a decoder alone.
 //! - [`Transcriber`] writes the text of speech.
 //! - [`ImageReader`] reads the text of images.
@@ -31,16 +34,18 @@ mod verification;
 pub use cognate_audio::AudioReader;
 pub use cognate_export::Target;
 pub use cognate_folder::{
-    BleuComparison, Calibration, Manifest, ModelSource, Origin, Pooling, Precision, Quality, SentenceSettings, Verification,
+    BleuComparison, Calibration, Manifest, ModelSource, Origin, Pooling, Precision, Quality,
+    SentenceSettings, Verification,
 };
 pub use cognate_generate::{EarlyStopping, Hypothesis};
 pub use cognate_images::Image;
 pub use cognate_model::{Layout, Preset};
 pub use cognate_pipeline::{
-    Class, Classifier, DecodingOptions, Details, EmbedOptions, Embedder, Error, ErrorKind, Generator, ImageReader, Languages, Line,
-    LineEvent, LineOptions, LoadOptions, Notice, Observer, Pair, Result, SILERO_FILES, ScoredPair, Scorer, Segment, Semantics, Task,
-    Transcriber, TranscriberOptions, TranscriptFormat, Transcription, TranscriptionEvent, TranscriptionOptions, TranslatedText,
-    Translation, Translator, TranslatorOptions, Warning, Word,
+    Class, Classifier, DecodingOptions, Details, EmbedOptions, Embedder, Error, ErrorKind,
+    Generator, ImageReader, Languages, Line, LineEvent, LineOptions, LoadOptions, Notice, Observer,
+    Pair, Result, SILERO_FILES, ScoredPair, Scorer, Segment, Semantics, Task, Transcriber,
+    TranscriberOptions, TranscriptFormat, Transcription, TranscriptionEvent, TranscriptionOptions,
+    TranslatedText, Translation, Translator, TranslatorOptions, Warning, Word,
 };
 pub use cognate_runtime::{Device, Engine};
 pub use export::{ComparisonText, Export, ExportEvent, Exported};
@@ -51,10 +56,15 @@ pub use verification::{Verified, VerifyOptions, verify};
 pub mod train {
     pub use cognate_model::{DropoutRates, Loss};
     pub use cognate_train::config::TrainingConfig;
-    pub use cognate_train::{Alone, Beginning, Ending, Error, Event, Machine, Optimiser, Outcome, Rule, Trainer, Validation};
+    pub use cognate_train::{
+        Alone, Beginning, Ending, Error, Event, Machine, Optimiser, Outcome, Rule, Trainer,
+        Validation,
+    };
 }
 
 /// BLEU and chrF, equal to sacreBLEU's.
 pub mod evaluation {
-    pub use cognate_text::{Bleu, BleuSettings, ChrfSettings, Metric, Score, Smoothing, Words, corpus_bleu};
+    pub use cognate_text::{
+        Bleu, BleuSettings, ChrfSettings, Metric, Score, Smoothing, Words, corpus_bleu,
+    };
 }

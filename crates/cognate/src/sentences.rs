@@ -3,7 +3,9 @@
 use cognate_folder::has_tokenizer;
 use cognate_generate::Settings;
 use cognate_model::{Config, Front};
-use cognate_pipeline::{Error, ErrorKind, Languages, Notice, Result, decode_into, open_tokenizer_if_readable};
+use cognate_pipeline::{
+    Error, ErrorKind, Languages, Notice, Result, decode_into, open_tokenizer_if_readable,
+};
 use cognate_text::Tokenizer;
 use std::path::Path;
 
@@ -53,27 +55,45 @@ pub(crate) struct Encoded {
     pub(crate) notices: Vec<Notice>,
 }
 
-/// The sentences that a model with a tokenizer in `folder` can read, none without a tokenizer. Sets the target language in
-/// `settings`.
-pub(crate) fn encode(folder: &Path, config: &Config, languages: &Languages, settings: &mut Settings) -> Result<Encoded> {
+/// The sentences that a model with a tokenizer in `folder` can read, none without a tokenizer. Sets
+/// the target language in `settings`.
+pub(crate) fn encode(
+    folder: &Path,
+    config: &Config,
+    languages: &Languages,
+    settings: &mut Settings,
+) -> Result<Encoded> {
     let (tokenizer, notice) = tokenizer_in(folder, config)?;
     let notices = notice.into_iter().collect();
     let Some(tokenizer) = tokenizer else {
         if languages.is_chosen() {
-            return Err(Error::new(ErrorKind::Options, format!("{}: has no tokenizer, so languages cannot be set", folder.display())));
+            return Err(Error::new(
+                ErrorKind::Options,
+                format!("{}: has no tokenizer, so languages cannot be set", folder.display()),
+            ));
         }
         return Ok(Encoded { verification: Vec::new(), tuning: Vec::new(), notices });
     };
     let tokenizer = languages.choose(tokenizer, config)?;
     decode_into(&tokenizer, settings);
-    Ok(Encoded { verification: readable(&VERIFICATION, &tokenizer, config)?, tuning: readable(&TUNING, &tokenizer, config)?, notices })
+    Ok(Encoded {
+        verification: readable(&VERIFICATION, &tokenizer, config)?,
+        tuning: readable(&TUNING, &tokenizer, config)?,
+        notices,
+    })
 }
 
 /// As [`encode`], for an encoder alone.
 pub(crate) fn encode_alone(folder: &Path, config: &Config) -> Result<Encoded> {
     let (tokenizer, notice) = tokenizer_in(folder, config)?;
-    let read = |texts| tokenizer.as_ref().map_or(Ok(Vec::new()), |tokenizer| readable(texts, tokenizer, config));
-    Ok(Encoded { verification: read(&VERIFICATION)?, tuning: read(&TUNING)?, notices: notice.into_iter().collect() })
+    let read = |texts| {
+        tokenizer.as_ref().map_or(Ok(Vec::new()), |tokenizer| readable(texts, tokenizer, config))
+    };
+    Ok(Encoded {
+        verification: read(&VERIFICATION)?,
+        tuning: read(&TUNING)?,
+        notices: notice.into_iter().collect(),
+    })
 }
 
 fn tokenizer_in(folder: &Path, config: &Config) -> Result<(Option<Tokenizer>, Option<Notice>)> {
@@ -84,8 +104,15 @@ fn tokenizer_in(folder: &Path, config: &Config) -> Result<(Option<Tokenizer>, Op
 }
 
 fn readable(texts: &[&str], tokenizer: &Tokenizer, config: &Config) -> Result<Vec<Vec<i64>>> {
-    let sources = texts.iter().map(|text| tokenizer.encode(text)).collect::<cognate_text::Result<Vec<_>>>()?;
+    let sources = texts
+        .iter()
+        .map(|text| tokenizer.encode(text))
+        .collect::<cognate_text::Result<Vec<_>>>()?;
     let is_token = |id: &i64| usize::try_from(*id).is_ok_and(|id| id < config.source_vocab);
-    let fits = |ids: &Vec<i64>| !ids.is_empty() && config.max_positions.is_none_or(|limit| ids.len() <= limit) && ids.iter().all(is_token);
+    let fits = |ids: &Vec<i64>| {
+        !ids.is_empty()
+            && config.max_positions.is_none_or(|limit| ids.len() <= limit)
+            && ids.iter().all(is_token)
+    };
     Ok(sources.into_iter().filter(fits).collect())
 }

@@ -1,6 +1,7 @@
 //! Export of the training step: forward pass, loss, gradients and Adam's update as one ONNX graph.
 //!
-//! The folder is also a checkpoint: with the trained weights in `model.safetensors` it is read by everything else in Cognate.
+//! The folder is also a checkpoint: with the trained weights in `model.safetensors` it is read by
+//! everything else in Cognate.
 
 mod readme;
 
@@ -52,7 +53,14 @@ impl TrainingExport {
     /// If it cannot be read, or a seed is given for a checkpoint.
     pub fn open(source: &ModelSource, seed: Option<u64>, ignore_unused: bool) -> Result<Self> {
         let (model, notices) = crate::export::open_model(source, seed, ignore_unused)?;
-        Ok(Self { source: source.clone(), model, notices, loss: Loss::default(), optimiser: Optimiser::default(), force: false })
+        Ok(Self {
+            source: source.clone(),
+            model,
+            notices,
+            loss: Loss::default(),
+            optimiser: Optimiser::default(),
+            force: false,
+        })
     }
 
     /// The model.
@@ -71,18 +79,23 @@ impl TrainingExport {
     /// If the step has no graph, `out` exists and `force` is not set, or a file cannot be written.
     pub fn write(&self, out: &Path) -> Result<ExportedStep> {
         let model = &self.model;
-        let mut folder = Folder::create(out, if self.force { Existing::Replace } else { Existing::Refuse })?;
+        let mut folder =
+            Folder::create(out, if self.force { Existing::Replace } else { Existing::Refuse })?;
         folder.replaces(&Tokenizer::FILES);
         folder.replaces(&[GENERATION_CONFIG]);
         let stored: Vec<StoredTensor> = model.tensors().collect();
         let step = self.step(&stored)?;
         let name = match &self.source {
             ModelSource::Preset(_) => self.source.to_string(),
-            ModelSource::Checkpoint(_) | ModelSource::Exported(_) | ModelSource::File(_) => self.source.name(),
+            ModelSource::Checkpoint(_) | ModelSource::Exported(_) | ModelSource::File(_) => {
+                self.source.name()
+            }
         };
         let config = model.config();
         let metadata = Metadata {
-            doc: format!("One training step of {name}: loss, gradients and Adam. README.md lists all inputs and outputs."),
+            doc: format!(
+                "One training step of {name}: loss, gradients and Adam. README.md lists all inputs and outputs."
+            ),
             properties: BTreeMap::from([
                 ("cognate.pad_token".into(), config.pad_token.to_string()),
                 ("cognate.start_token".into(), config.start_token.to_string()),
@@ -99,21 +112,35 @@ impl TrainingExport {
             copy_tokenizer(checkpoint, &mut folder, &[])?;
         }
         folder.write(EXAMPLE.0, EXAMPLE.1.as_bytes())?;
-        let readme = Readme { name: &name, graph: step.graph(), model, stored: &stored, loss: self.loss, optimiser: self.optimiser };
+        let readme = Readme {
+            name: &name,
+            graph: step.graph(),
+            model,
+            stored: &stored,
+            loss: self.loss,
+            optimiser: self.optimiser,
+        };
         folder.write("README.md", readme.to_string().as_bytes())?;
         let files = folder.commit()?;
-        let bytes = files.files.iter().find(|(file, _)| file == GRAPH).map_or(0, |(_, bytes)| *bytes);
+        let bytes =
+            files.files.iter().find(|(file, _)| file == GRAPH).map_or(0, |(_, bytes)| *bytes);
         Ok(ExportedStep { files, n_nodes: step.graph().nodes().len(), bytes })
     }
 
     /// The step, with the checkpoint's names of weights.
     fn step(&self, stored: &[StoredTensor]) -> Result<Program> {
         let learned: Vec<&str> = self.model.learned().collect();
-        let program = training_step(&self.model.loss(&self.loss)?, &learned, &self.optimiser).map_err(failed)?;
-        let names: HashMap<&str, &str> = stored.iter().map(|tensor| (tensor.path.as_str(), tensor.name.as_str())).collect();
+        let program = training_step(&self.model.loss(&self.loss)?, &learned, &self.optimiser)
+            .map_err(failed)?;
+        let names: HashMap<&str, &str> =
+            stored.iter().map(|tensor| (tensor.path.as_str(), tensor.name.as_str())).collect();
         let name_of = |name: &str| {
-            let (next, state) = name.strip_prefix("next.").map_or(("", name), |state| ("next.", state));
-            let moment = ["first_moment.", "second_moment."].into_iter().find(|moment| state.starts_with(moment)).unwrap_or("");
+            let (next, state) =
+                name.strip_prefix("next.").map_or(("", name), |state| ("next.", state));
+            let moment = ["first_moment.", "second_moment."]
+                .into_iter()
+                .find(|moment| state.starts_with(moment))
+                .unwrap_or("");
             let path = &state[moment.len()..];
             format!("{next}{moment}{}", names.get(path).unwrap_or(&path))
         };
@@ -128,13 +155,18 @@ fn failed(error: impl std::fmt::Display) -> Error {
 
 /// Writes the weights as safetensors in f32: a header with their offsets, then their values.
 fn write_weights(model: &Model, stored: &[StoredTensor], folder: &mut Folder) -> Result<()> {
-    let recipe = |tensor: &StoredTensor| model.weights().get(&tensor.path).expect("a model's tensors are weights").to(Element::F32);
+    let recipe = |tensor: &StoredTensor| {
+        model.weights().get(&tensor.path).expect("a model's tensors are weights").to(Element::F32)
+    };
     // transformers requires this field.
     let mut header = Map::from_iter([("__metadata__".to_owned(), json!({ "format": "pt" }))]);
     let mut begin = 0;
     for tensor in stored {
         let end = begin + recipe(tensor).byte_len();
-        header.insert(tensor.name.clone(), json!({ "dtype": "F32", "shape": tensor.shape, "data_offsets": [begin, end] }));
+        header.insert(
+            tensor.name.clone(),
+            json!({ "dtype": "F32", "shape": tensor.shape, "data_offsets": [begin, end] }),
+        );
         begin = end;
     }
     let mut header = serde_json::to_vec(&header).expect("names and numbers are JSON");

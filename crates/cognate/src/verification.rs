@@ -1,11 +1,13 @@
-//! Verification of an exported folder on every available engine against the f64 reference evaluator.
+//! Verification of an exported folder on every available engine against the f64 reference
+//! evaluator.
 //!
-//! The reference reads the same weights as the engines, so damage of weights is detected by their hashes.
+//! The reference reads the same weights as the engines, so damage of weights is detected by their
+//! hashes.
 
 use crate::sentences::{self, Encoded};
 use cognate_folder::{
-    FileReport, GENERATE_BESIDE, GENERATION_CONFIG, Manifest, ModelSource, Origin, Verification, hash_file, open_exported, read_if_there,
-    require_layout,
+    FileReport, GENERATE_BESIDE, GENERATION_CONFIG, Manifest, ModelSource, Origin, Verification,
+    hash_file, open_exported, read_if_there, require_layout,
 };
 use cognate_generate::{FixedSizes, Settings};
 use cognate_model::{Layout, Model};
@@ -34,17 +36,25 @@ pub struct Verified {
     pub damaged: Vec<String>,
 }
 
-/// Compares the files in `folder` with their hashes, and the outputs and translations of every available engine with those of the
-/// f64 reference evaluator. The report is stored in `cognate.json`. `progress` is called with each stage.
+/// Compares the files in `folder` with their hashes, and the outputs and translations of every
+/// available engine with those of the f64 reference evaluator. The report is stored in
+/// `cognate.json`. `progress` is called with each stage.
 ///
 /// # Errors
-/// If the folder is not an export of Cognate, its weights are changed by the export and no model is given, or an engine fails. Errors
-/// that exceed their bounds are not an `Err`: see [`Verification::passed`].
-pub fn verify(folder: &Path, options: &VerifyOptions<'_>, progress: impl FnMut(&str)) -> Result<Verified> {
+/// If the folder is not an export of Cognate, its weights are changed by the export and no model is
+/// given, or an engine fails. Errors that exceed their bounds are not an `Err`: see
+/// [`Verification::passed`].
+pub fn verify(
+    folder: &Path,
+    options: &VerifyOptions<'_>,
+    progress: impl FnMut(&str),
+) -> Result<Verified> {
     match ModelSource::find(folder)? {
         ModelSource::Exported(_) => {}
         other => {
-            let message = format!("{other}: expected the folder of an export; `cognate export` makes one and verifies it");
+            let message = format!(
+                "{other}: expected the folder of an export; `cognate export` makes one and verifies it"
+            );
             return Err(Error::new(ErrorKind::Folder, message));
         }
     }
@@ -58,12 +68,22 @@ pub fn verify(folder: &Path, options: &VerifyOptions<'_>, progress: impl FnMut(&
     Ok(verified)
 }
 
-fn run(folder: &Path, manifest: Option<&Manifest>, options: &VerifyOptions<'_>, mut progress: impl FnMut(&str)) -> Result<Verified> {
+fn run(
+    folder: &Path,
+    manifest: Option<&Manifest>,
+    options: &VerifyOptions<'_>,
+    mut progress: impl FnMut(&str),
+) -> Result<Verified> {
     let layout = require_layout(folder)?;
-    let precision = manifest.and_then(|manifest| manifest.precision.parse().ok()).unwrap_or_default();
+    let precision =
+        manifest.and_then(|manifest| manifest.precision.parse().ok()).unwrap_or_default();
     let tolerance = Tolerance::of(precision);
     let files = manifest.map_or(Ok(Vec::new()), |manifest| files(folder, manifest))?;
-    let damaged: Vec<_> = files.iter().filter(|file| !file.passed()).map(|file| folder.join(&file.file).display().to_string()).collect();
+    let damaged: Vec<_> = files
+        .iter()
+        .filter(|file| !file.passed())
+        .map(|file| folder.join(&file.file).display().to_string())
+        .collect();
     if !damaged.is_empty() {
         let report = Verification::of_damage(files, tolerance.relative_l2, sentences::SEED);
         return Ok(Verified { report, notices: Vec::new(), damaged });
@@ -84,17 +104,23 @@ fn run(folder: &Path, manifest: Option<&Manifest>, options: &VerifyOptions<'_>, 
         }
     };
     if model.config().require_decoder().is_err() {
-        let Encoded { verification: sentences, notices, .. } = sentences::encode_alone(folder, model.config())?;
-        let subject = EncoderSubject { folder, layout, model, sentences, seed: sentences::SEED, tolerance };
-        let mut report = cognate_verify::verify_encoder(&subject, &runtimes(layout)?, &mut progress)?;
+        let Encoded { verification: sentences, notices, .. } =
+            sentences::encode_alone(folder, model.config())?;
+        let subject =
+            EncoderSubject { folder, layout, model, sentences, seed: sentences::SEED, tolerance };
+        let mut report =
+            cognate_verify::verify_encoder(&subject, &runtimes(layout)?, &mut progress)?;
         report.files = files;
         return Ok(Verified { report, notices, damaged });
     }
     let generation = read_if_there(&folder.join(GENERATION_CONFIG))?;
-    let mut settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
+    let mut settings =
+        Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
     let encoded = sentences::encode(folder, model.config(), &options.languages, &mut settings)?;
     let (sentences, seed) = (encoded.verification, sentences::SEED);
-    let sizes = manifest.and_then(|manifest| Some(FixedSizes { batch: manifest.max_batch?, length: manifest.max_length? }));
+    let sizes = manifest.and_then(|manifest| {
+        Some(FixedSizes { batch: manifest.max_batch?, length: manifest.max_length? })
+    });
     let subject = Subject { folder, layout, model, settings, sentences, sizes, seed, tolerance };
     let runtimes = runtimes(layout)?;
     if runtimes.is_empty() {
@@ -108,13 +134,17 @@ fn run(folder: &Path, manifest: Option<&Manifest>, options: &VerifyOptions<'_>, 
     if layout == Layout::HuggingFace && folder.join(GENERATE_BESIDE).exists() {
         let beside = folder.join("onnx");
         let subject = Subject { folder: &beside, layout: Layout::Generate, ..subject };
-        report.runtimes.extend(cognate_verify::verify(&subject, &self::runtimes(Layout::Generate)?, &mut progress)?.runtimes);
+        report.runtimes.extend(
+            cognate_verify::verify(&subject, &self::runtimes(Layout::Generate)?, &mut progress)?
+                .runtimes,
+        );
     }
     report.files = files;
     Ok(Verified { report, notices: encoded.notices, damaged })
 }
 
-/// The engines of a layout. The one for ONNX Runtime runs twice: with Cognate's operators and without.
+/// The engines of a layout. The one for ONNX Runtime runs twice: with Cognate's operators and
+/// without.
 fn runtimes(layout: Layout) -> Result<Vec<(Box<dyn Runtime>, Options)>> {
     let with = |options: Options| -> Result<Vec<_>> {
         let engines = available(Device::Cpu)?.into_iter();
@@ -129,18 +159,30 @@ fn runtimes(layout: Layout) -> Result<Vec<(Box<dyn Runtime>, Options)>> {
     Ok(runtimes)
 }
 
-/// The hashes of graphs and weights of an export. The checkpoint of an export in place has one after its first verification.
+/// The hashes of graphs and weights of an export. The checkpoint of an export in place has one
+/// after its first verification.
 fn files(folder: &Path, manifest: &Manifest) -> Result<Vec<FileReport>> {
-    let mut exported: Vec<_> = manifest.files.iter().map(|(file, known)| (file, known.bytes, Some(&known.blake3))).collect();
+    let mut exported: Vec<_> = manifest
+        .files
+        .iter()
+        .map(|(file, known)| (file, known.bytes, Some(&known.blake3)))
+        .collect();
     if let Origin::CheckpointInPlace { files, .. } = &manifest.source {
-        exported.extend(files.iter().map(|(file, stamp)| (file, stamp.bytes, stamp.blake3.as_ref())));
+        exported
+            .extend(files.iter().map(|(file, stamp)| (file, stamp.bytes, stamp.blake3.as_ref())));
     }
     let report = |(file, bytes, exported): (&String, u64, Option<&String>)| {
         let path = folder.join(file);
-        let unreadable = |error| Error::new(ErrorKind::Folder, format!("{}: cannot be read: {error}", path.display()));
+        let unreadable = |error| {
+            Error::new(ErrorKind::Folder, format!("{}: cannot be read: {error}", path.display()))
+        };
         let size = path.metadata().map_err(unreadable)?.len();
         // A file of another size is not read.
-        let found = if size == bytes { hash_file(&path)? } else { format!("{size} bytes instead of {bytes}") };
+        let found = if size == bytes {
+            hash_file(&path)?
+        } else {
+            format!("{size} bytes instead of {bytes}")
+        };
         Ok(FileReport { file: file.clone(), exported: exported.cloned(), found })
     };
     exported.into_iter().map(report).collect()
@@ -148,7 +190,8 @@ fn files(folder: &Path, manifest: &Manifest) -> Result<Vec<FileReport>> {
 
 /// Stores the report and the hashes of a first verification in the manifest.
 fn store(manifest: &mut Manifest, report: &Verification) {
-    if let (true, Origin::CheckpointInPlace { files, .. }) = (report.passed(), &mut manifest.source) {
+    if let (true, Origin::CheckpointInPlace { files, .. }) = (report.passed(), &mut manifest.source)
+    {
         for found in &report.files {
             if let Some(stamp) = files.get_mut(&found.file) {
                 stamp.blake3 = Some(found.found.clone());

@@ -5,7 +5,8 @@ use crate::{Float, Value};
 use cognate_graph::CachedAttention;
 use ndarray::{Array3, Ix3, Ix4, s};
 
-/// The cache `[rows, key_heads, capacity, d_k]` with `new: [rows, 1, key_heads · d_k]` at place `at`.
+/// The cache `[rows, key_heads, capacity, d_k]` with `new: [rows, 1, key_heads · d_k]` at place
+/// `at`.
 pub(crate) fn write<F: Float>(cache: &Value<F>, new: &Value<F>, at: usize) -> Value<F> {
     let mut cache = float(cache).to_owned().into_dimensionality::<Ix4>().expect(INFERRED);
     let (rows, heads, _, d_k) = cache.dim();
@@ -14,8 +15,9 @@ pub(crate) fn write<F: Float>(cache: &Value<F>, new: &Value<F>, at: usize) -> Va
     Value::Float(cache.into_dyn().into_shared())
 }
 
-/// `query: [rows, 1, heads · d_k]`, `keys, values: [rows, key_heads, capacity, d_k]`, `beams: [batch, beams, past]`,
-/// `bias: [1, heads, 1, past + 1]` -> `[rows, 1, heads · d_k]`. The error is the first beam that is none, with their number.
+/// `query: [rows, 1, heads · d_k]`, `keys, values: [rows, key_heads, capacity, d_k]`,
+/// `beams: [batch, beams, past]`, `bias: [1, heads, 1, past + 1]` -> `[rows, 1, heads · d_k]`. The
+/// error is the first beam that is none, with their number.
 pub(crate) fn attend<F: Float>(
     attention: &CachedAttention,
     [query, keys, values]: [&Value<F>; 3],
@@ -27,7 +29,8 @@ pub(crate) fn attend<F: Float>(
     let beams = int(beams).view().into_dimensionality::<Ix3>().expect(INFERRED);
     let (_, n_beams, past) = beams.dim();
     let (rows, key_heads, _, d_k) = keys.dim();
-    let (heads, first) = (attention.heads, attention.window.map_or(0, |window| (past + 1).saturating_sub(window)));
+    let (heads, first) =
+        (attention.heads, attention.window.map_or(0, |window| (past + 1).saturating_sub(window)));
     let query = float(query).to_shape((rows, heads, d_k)).expect(INFERRED);
     let scale = <F as From<f32>>::from(attention.scale);
     let mut out = Array3::<F>::zeros((rows, heads, d_k));
@@ -46,12 +49,17 @@ pub(crate) fn attend<F: Float>(
         held.retain(|&(place, _)| place >= first);
         for head in 0..heads {
             let (query, key_head) = (query.slice(s![row, head, ..]), head / (heads / key_heads));
-            let bias = |place: usize| bias.as_ref().map_or(F::zero(), |bias| bias[[0, head, 0, place]]);
+            let bias =
+                |place: usize| bias.as_ref().map_or(F::zero(), |bias| bias[[0, head, 0, place]]);
             let score = |&(place, holder): &(usize, usize)| {
-                capped(query.dot(&keys.slice(s![holder, key_head, place, ..])) * scale, attention.cap) + bias(place)
+                capped(
+                    query.dot(&keys.slice(s![holder, key_head, place, ..])) * scale,
+                    attention.cap,
+                ) + bias(place)
             };
             let scores: Vec<F> = held.iter().map(score).collect();
-            let largest = scores.iter().fold(F::neg_infinity(), |largest, &score| largest.max(score));
+            let largest =
+                scores.iter().fold(F::neg_infinity(), |largest, &score| largest.max(score));
             let weights: Vec<F> = scores.iter().map(|&score| (score - largest).exp()).collect();
             let sum = weights.iter().fold(F::zero(), |sum, &weight| sum + weight);
             let mut context = out.slice_mut(s![row, head, ..]);
@@ -60,7 +68,9 @@ pub(crate) fn attend<F: Float>(
             }
         }
     }
-    Ok(Value::Float(out.into_shape_with_order((rows, 1, heads * d_k)).expect(INFERRED).into_dyn().into_shared()))
+    Ok(Value::Float(
+        out.into_shape_with_order((rows, 1, heads * d_k)).expect(INFERRED).into_dyn().into_shared(),
+    ))
 }
 
 /// `cap · tanh(score / cap)`, or the score without a cap.

@@ -6,9 +6,16 @@ use cognate_graph::Ranked;
 use ndarray::{ArcArray, Array, Axis, IxDyn};
 use std::cmp::Ordering;
 
-/// `x: [..., n]`, `ids: [..., m]` -> `[..., m]`. The error is the first id outside of a row, with its length.
-pub(crate) fn gather_elements<F: Float>(x: &Value<F>, ids: &Value<F>) -> Result<Value<F>, (i64, usize)> {
-    fn taken<T: Copy>(x: &ArcArray<T, IxDyn>, ids: &ArcArray<i64, IxDyn>) -> Result<ArcArray<T, IxDyn>, (i64, usize)> {
+/// `x: [..., n]`, `ids: [..., m]` -> `[..., m]`. The error is the first id outside of a row, with
+/// its length.
+pub(crate) fn gather_elements<F: Float>(
+    x: &Value<F>,
+    ids: &Value<F>,
+) -> Result<Value<F>, (i64, usize)> {
+    fn taken<T: Copy>(
+        x: &ArcArray<T, IxDyn>,
+        ids: &ArcArray<i64, IxDyn>,
+    ) -> Result<ArcArray<T, IxDyn>, (i64, usize)> {
         let mut found = Vec::with_capacity(ids.len());
         for (row, ids) in x.rows().into_iter().zip(ids.rows()) {
             for &id in ids {
@@ -26,9 +33,15 @@ pub(crate) fn gather_elements<F: Float>(x: &Value<F>, ids: &Value<F>) -> Result<
 }
 
 /// `x: [..., n]`, `ids, updates: [..., m]` -> `[..., n]`. The error is as above.
-pub(crate) fn scatter_elements<F: Float>(x: &Value<F>, ids: &Value<F>, updates: &Value<F>) -> Result<Value<F>, (i64, usize)> {
+pub(crate) fn scatter_elements<F: Float>(
+    x: &Value<F>,
+    ids: &Value<F>,
+    updates: &Value<F>,
+) -> Result<Value<F>, (i64, usize)> {
     let mut x = float(x).to_owned();
-    for ((mut row, ids), updates) in x.rows_mut().into_iter().zip(int(ids).rows()).zip(float(updates).rows()) {
+    for ((mut row, ids), updates) in
+        x.rows_mut().into_iter().zip(int(ids).rows()).zip(float(updates).rows())
+    {
         let width = row.len();
         for (&id, &update) in ids.iter().zip(updates) {
             row[position(id, width)?] += update;
@@ -54,8 +67,13 @@ pub(crate) fn top_k<F: Float>(count: usize, result: Ranked, x: &Value<F>) -> Val
     }
 }
 
-/// The positions of the `count` first elements of each row in this order, which keeps that of equals.
-fn positions<T: Copy>(count: usize, x: &ArcArray<T, IxDyn>, order: impl Fn(&T, &T) -> Ordering) -> ArcArray<i64, IxDyn> {
+/// The positions of the `count` first elements of each row in this order, which keeps that of
+/// equals.
+fn positions<T: Copy>(
+    count: usize,
+    x: &ArcArray<T, IxDyn>,
+    order: impl Fn(&T, &T) -> Ordering,
+) -> ArcArray<i64, IxDyn> {
     let mut shape = x.raw_dim();
     shape[x.ndim() - 1] = count;
     let mut found = Vec::new();

@@ -5,11 +5,12 @@ use crate::{Float, Value};
 use cognate_graph::Conv;
 use ndarray::{Array, Array3, Axis, Dimension, IxDyn, Slice, indices};
 
-/// `x: [batch, in, ...]`, `weight: [out, in, ...]` -> `[batch, out, sizes]`: for each position of the kernel, the product of its
-/// weights with the elements that it meets.
+/// `x: [batch, in, ...]`, `weight: [out, in, ...]` -> `[batch, out, sizes]`: for each position of
+/// the kernel, the product of its weights with the elements that it meets.
 pub(crate) fn conv<F: Float>(conv: &Conv, sizes: &[usize], inputs: &[&Value<F>]) -> Value<F> {
     let (x, weight) = (float(inputs[0]), float(inputs[1]));
-    let padded: Vec<_> = x.shape()[2..].iter().zip(&conv.pads).map(|(size, pad)| size + 2 * pad).collect();
+    let padded: Vec<_> =
+        x.shape()[2..].iter().zip(&conv.pads).map(|(size, pad)| size + 2 * pad).collect();
     let mut framed = Array::zeros(IxDyn(&[&x.shape()[..2], &padded].concat()));
     framed.slice_each_axis_mut(|axis| inside(conv, axis.axis, x.shape())).assign(x);
     let (n_batch, n_in, n_out) = (x.shape()[0], x.shape()[1], weight.shape()[0]);
@@ -24,9 +25,16 @@ pub(crate) fn conv<F: Float>(conv: &Conv, sizes: &[usize], inputs: &[&Value<F>])
             }
         };
         let met = framed.slice_each_axis(|axis| step(axis.axis)).as_standard_layout().into_owned();
-        let met = met.into_shape_with_order((n_batch, n_in, sizes.iter().product::<usize>())).expect(INFERRED);
-        let at = |axis: Axis| axis.index().checked_sub(2).map_or(Slice::from(..), |axis| Slice::from(position[axis]..=position[axis]));
-        let weights = weight.slice_each_axis(|axis| at(axis.axis)).as_standard_layout().into_owned();
+        let met = met
+            .into_shape_with_order((n_batch, n_in, sizes.iter().product::<usize>()))
+            .expect(INFERRED);
+        let at = |axis: Axis| {
+            axis.index()
+                .checked_sub(2)
+                .map_or(Slice::from(..), |axis| Slice::from(position[axis]..=position[axis]))
+        };
+        let weights =
+            weight.slice_each_axis(|axis| at(axis.axis)).as_standard_layout().into_owned();
         let weights = weights.into_shape_with_order((n_out, n_in)).expect(INFERRED);
         for (mut out, met) in out.outer_iter_mut().zip(met.outer_iter()) {
             out += &weights.dot(&met);

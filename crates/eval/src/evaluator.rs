@@ -32,25 +32,45 @@ impl<F: Float> Evaluator<F> {
             node.inputs.iter().for_each(|input| last_use[input.index()] = id.index());
         }
         graph.outputs().iter().for_each(|output| last_use[output.node.index()] = usize::MAX);
-        let mut stored: Vec<_> = graph.nodes().iter().map(|node| node.op == Op::Parameter && node.ty.shape.rank() == 2).collect();
+        let mut stored: Vec<_> = graph
+            .nodes()
+            .iter()
+            .map(|node| node.op == Op::Parameter && node.ty.shape.rank() == 2)
+            .collect();
         for (_, node) in graph.iter() {
-            let whole = node.inputs.iter().enumerate().filter(|(place, _)| read_in_parts(&node.op) != Some(*place));
+            let whole = node
+                .inputs
+                .iter()
+                .enumerate()
+                .filter(|(place, _)| read_in_parts(&node.op) != Some(*place));
             whole.for_each(|(_, input)| stored[input.index()] = false);
         }
         graph.outputs().iter().for_each(|output| stored[output.node.index()] = false);
         let body = |(id, node): (NodeId, &Node)| {
             let Op::Loop(repeat) = &node.op else { return None };
-            let body = Program::new(repeat.body.clone(), program.weights().clone()).expect("the weights of the whole are there");
+            let body = Program::new(repeat.body.clone(), program.weights().clone())
+                .expect("the weights of the whole are there");
             Some((id.index(), Self::new(&body)))
         };
         let bodies = graph.iter().filter_map(body).collect();
-        Self { program: program.clone(), parameters: vec![None; graph.nodes().len()], last_use, stored, bodies, threads: NonZeroUsize::MIN }
+        Self {
+            program: program.clone(),
+            parameters: vec![None; graph.nodes().len()],
+            last_use,
+            stored,
+            bodies,
+            threads: NonZeroUsize::MIN,
+        }
     }
 
     /// The same with several threads, which give the same numbers.
     #[must_use]
     pub fn with_threads(mut self, threads: NonZeroUsize) -> Self {
-        self.bodies = self.bodies.into_iter().map(|(node, body)| (node, body.with_threads(threads))).collect();
+        self.bodies = self
+            .bodies
+            .into_iter()
+            .map(|(node, body)| (node, body.with_threads(threads)))
+            .collect();
         Self { threads, ..self }
     }
 
@@ -58,7 +78,10 @@ impl<F: Float> Evaluator<F> {
     ///
     /// # Errors
     /// If an input is missing or has a wrong type or shape, or an id is outside of its table.
-    pub fn run(&mut self, input: impl Fn(&str) -> Option<Value<F>>) -> Result<Vec<(String, Value<F>)>, Error> {
+    pub fn run(
+        &mut self,
+        input: impl Fn(&str) -> Option<Value<F>>,
+    ) -> Result<Vec<(String, Value<F>)>, Error> {
         self.run_observed(input, |_, _| {})
     }
 
@@ -84,7 +107,10 @@ pub(crate) fn evaluate<F: Float>(
     let Evaluator { program, parameters, last_use, stored, bodies, threads } = evaluator;
     let graph = program.graph();
     let default = |name: &str| graph.default_of(name).map(ops::scalar);
-    let given: Vec<_> = graph.inputs().map(|(id, node)| (id, input(&node.name).or_else(|| default(&node.name)))).collect();
+    let given: Vec<_> = graph
+        .inputs()
+        .map(|(id, node)| (id, input(&node.name).or_else(|| default(&node.name))))
+        .collect();
     let shape_of = |name: &str| {
         let (_, value) = given.iter().find(|(id, _)| graph.node(*id).name == name)?;
         value.as_ref().map(Value::shape)
@@ -105,8 +131,12 @@ pub(crate) fn evaluate<F: Float>(
         let value = if node.op == Op::Parameter {
             Value::Float(parameters[index].get_or_insert_with(|| weight(program, node)).clone())
         } else {
-            let value = |input: &NodeId| values[input.index()].as_ref().expect("inputs come before their use");
-            let stored = read_in_parts(&node.op).map(|place| node.inputs[place]).filter(|weight| stored[weight.index()]);
+            let value = |input: &NodeId| {
+                values[input.index()].as_ref().expect("inputs come before their use")
+            };
+            let stored = read_in_parts(&node.op)
+                .map(|place| node.inputs[place])
+                .filter(|weight| stored[weight.index()]);
             let stored = stored.map(|weight| recipe(program, graph.node(weight)));
             let read = || node.inputs.iter().map(value).collect::<Vec<_>>();
             let value = match (stored, node.inputs.as_slice()) {
@@ -115,13 +145,18 @@ pub(crate) fn evaluate<F: Float>(
                         let body = bodies.get_mut(&index).expect("each loop has a body");
                         carried.insert(id, iterate(repeat, body, &read())?);
                     }
-                    let (of, index) = if let Op::LoopResult { index, .. } = node.op { (of, index) } else { (&id, 0) };
+                    let (of, index) = if let Op::LoopResult { index, .. } = node.op {
+                        (of, index)
+                    } else {
+                        (&id, 0)
+                    };
                     carried[of][index].clone()
                 }
                 (Some(weight), [x, _, bias @ ..]) if node.op == Op::Linear => {
                     parts::linear(value(x), weight, bias.first().map(value), *threads)
                 }
-                (Some(table), [_, ids]) => parts::gather(table, value(ids)).map_err(|(id, rows)| outside(node, id, rows))?,
+                (Some(table), [_, ids]) => parts::gather(table, value(ids))
+                    .map_err(|(id, rows)| outside(node, id, rows))?,
                 _ => compute(node, &read(), &bindings)?,
             };
             let value = ops::rounded(node.ty.dtype, value);
@@ -139,10 +174,18 @@ pub(crate) fn evaluate<F: Float>(
         }
     }
     let outputs = graph.outputs().iter();
-    Ok(outputs.map(|output| (output.name.clone(), values[output.node.index()].clone().expect("outputs are kept"))).collect())
+    Ok(outputs
+        .map(|output| {
+            (output.name.clone(), values[output.node.index()].clone().expect("outputs are kept"))
+        })
+        .collect())
 }
 
-fn checked<F: Float>(graph: &Graph, node: &Node, value: Option<Value<F>>) -> Result<Value<F>, Error> {
+fn checked<F: Float>(
+    graph: &Graph,
+    node: &Node,
+    value: Option<Value<F>>,
+) -> Result<Value<F>, Error> {
     let value = value.expect("binding has seen every input");
     if value.is(node.ty.dtype) {
         return Ok(ops::rounded(node.ty.dtype, value));
@@ -152,11 +195,13 @@ fn checked<F: Float>(graph: &Graph, node: &Node, value: Option<Value<F>>) -> Res
         Value::Int(_) => "integers",
         Value::Bool(_) => "truth values",
     };
-    let (graph, input, expected) = (graph.name().to_string(), node.name.clone(), node.ty.to_string());
+    let (graph, input, expected) =
+        (graph.name().to_string(), node.name.clone(), node.ty.to_string());
     Err(Cause::InputType { graph, input, expected, found }.into())
 }
 
-/// The place among its inputs of what an operation reads some rows of at a time, if that is a weight.
+/// The place among its inputs of what an operation reads some rows of at a time, if that is a
+/// weight.
 fn read_in_parts(op: &Op) -> Option<usize> {
     (*op == Op::Linear).then_some(1).or_else(|| (*op == Op::Gather).then_some(0))
 }
@@ -171,15 +216,22 @@ fn recipe<'p>(program: &'p Program, node: &Node) -> &'p Recipe {
 
 fn weight<F: Float>(program: &Program, node: &Node) -> ArcArray<F, IxDyn> {
     let recipe = recipe(program, node);
-    Array::from_shape_vec(IxDyn(recipe.shape()), recipe.values()).expect("a recipe gives as many values as its shape holds").into_shared()
+    Array::from_shape_vec(IxDyn(recipe.shape()), recipe.values())
+        .expect("a recipe gives as many values as its shape holds")
+        .into_shared()
 }
 
 /// The carried values after a loop.
-fn iterate<F: Float>(repeat: &Loop, body: &mut Evaluator<F>, inputs: &[&Value<F>]) -> Result<Vec<Value<F>>, Error> {
+fn iterate<F: Float>(
+    repeat: &Loop,
+    body: &mut Evaluator<F>,
+    inputs: &[&Value<F>],
+) -> Result<Vec<Value<F>>, Error> {
     let holds = |condition: &Value<F>| matches!(condition, Value::Bool(condition) if condition.iter().all(|&holds| holds));
     let names: Vec<String> = repeat.body.inputs().map(|(_, node)| node.name.clone()).collect();
     let mut condition = inputs[0].clone();
-    let mut carried: Vec<Value<F>> = inputs[1..=repeat.carried].iter().map(|&value| value.clone()).collect();
+    let mut carried: Vec<Value<F>> =
+        inputs[1..=repeat.carried].iter().map(|&value| value.clone()).collect();
     for iteration in 0..repeat.most as i64 {
         if !holds(&condition) {
             break;
@@ -196,7 +248,11 @@ fn iterate<F: Float>(repeat: &Loop, body: &mut Evaluator<F>, inputs: &[&Value<F>
 }
 
 /// The value of one node: one function per operation.
-fn compute<F: Float>(node: &Node, inputs: &[&Value<F>], bindings: &Bindings) -> Result<Value<F>, Error> {
+fn compute<F: Float>(
+    node: &Node,
+    inputs: &[&Value<F>],
+    bindings: &Bindings,
+) -> Result<Value<F>, Error> {
     let size = |dim: &Dim| -> Result<usize, Error> {
         let size = dim.evaluate(bindings).and_then(|size| usize::try_from(size).ok());
         size.ok_or_else(|| Cause::Size { node: node.name.clone(), dim: dim.to_string() }.into())
@@ -214,19 +270,31 @@ fn compute<F: Float>(node: &Node, inputs: &[&Value<F>], bindings: &Bindings) -> 
         Op::Equal => ops::equal(inputs[0], inputs[1]),
         Op::Select => ops::select(inputs[0], inputs[1], inputs[2]),
         Op::Cast(dtype) => ops::cast(*dtype, inputs[0]),
-        Op::Gather => ops::gather(inputs[0], inputs[1]).map_err(|(id, rows)| outside(node, id, rows))?,
-        Op::GatherElements => choice::gather_elements(inputs[0], inputs[1]).map_err(|(id, rows)| outside(node, id, rows))?,
-        Op::ScatterElements => choice::scatter_elements(inputs[0], inputs[1], inputs[2]).map_err(|(id, rows)| outside(node, id, rows))?,
+        Op::Gather => {
+            ops::gather(inputs[0], inputs[1]).map_err(|(id, rows)| outside(node, id, rows))?
+        }
+        Op::GatherElements => choice::gather_elements(inputs[0], inputs[1])
+            .map_err(|(id, rows)| outside(node, id, rows))?,
+        Op::ScatterElements => choice::scatter_elements(inputs[0], inputs[1], inputs[2])
+            .map_err(|(id, rows)| outside(node, id, rows))?,
         Op::TopK { count, result } => {
             let (count, width) = (size(count)?, inputs[0].shape()[inputs[0].shape().len() - 1]);
             if count > width {
-                return Err(Cause::Slice { node: node.name.clone(), start: 0, end: count, len: width }.into());
+                return Err(Cause::Slice {
+                    node: node.name.clone(),
+                    start: 0,
+                    end: count,
+                    len: width,
+                }
+                .into());
             }
             choice::top_k(count, *result, inputs[0])
         }
         Op::MatMul => ops::matmul(inputs[0], inputs[1]),
         Op::Linear => ops::linear(inputs[0], inputs[1], inputs.get(2).copied()),
-        Op::Reshape(shape) => ops::reshape(inputs[0], &shape.dims().iter().map(size).collect::<Result<Vec<_>, _>>()?),
+        Op::Reshape(shape) => {
+            ops::reshape(inputs[0], &shape.dims().iter().map(size).collect::<Result<Vec<_>, _>>()?)
+        }
         Op::Transpose(order) => ops::transpose(inputs[0], order),
         Op::Concat { axis } => ops::concat(*axis, inputs),
         Op::Slice { axis, start, end } => {
@@ -240,12 +308,15 @@ fn compute<F: Float>(node: &Node, inputs: &[&Value<F>], bindings: &Bindings) -> 
         Op::Sum(axes) => sums::sum(axes, inputs[0]),
         Op::Expand(shape) => {
             let sizes = shape.dims().iter().map(size).collect::<Result<Vec<_>, _>>()?;
-            sums::expand(inputs[0], &sizes).ok_or_else(|| Cause::Size { node: node.name.clone(), dim: shape.to_string() })?
+            sums::expand(inputs[0], &sizes)
+                .ok_or_else(|| Cause::Size { node: node.name.clone(), dim: shape.to_string() })?
         }
-        Op::ScatterAdd => sums::scatter_add(inputs[0], inputs[1], inputs[2]).map_err(|(id, rows)| outside(node, id, rows))?,
+        Op::ScatterAdd => sums::scatter_add(inputs[0], inputs[1], inputs[2])
+            .map_err(|(id, rows)| outside(node, id, rows))?,
         Op::Gemm { transposed } => sums::gemm(*transposed, inputs[0], inputs[1]),
         Op::Conv(conv) => {
-            let sizes = node.ty.shape.dims()[2..].iter().map(size).collect::<Result<Vec<_>, _>>()?;
+            let sizes =
+                node.ty.shape.dims()[2..].iter().map(size).collect::<Result<Vec<_>, _>>()?;
             conv::conv(conv, &sizes, inputs)
         }
         Op::Softmax => ops::softmax(inputs[0]),
@@ -253,25 +324,40 @@ fn compute<F: Float>(node: &Node, inputs: &[&Value<F>], bindings: &Bindings) -> 
         Op::LogSumExp => sums::log_sum_exp(inputs[0]),
         Op::ShiftedExp => sums::shifted_exp(inputs[0]),
         Op::LayerNorm { epsilon } => ops::layer_norm(inputs[0], inputs[1], inputs[2], *epsilon),
-        Op::LayerNormStatistic { statistic, epsilon } => sums::layer_norm_statistic(*statistic, inputs[0], *epsilon),
+        Op::LayerNormStatistic { statistic, epsilon } => {
+            sums::layer_norm_statistic(*statistic, inputs[0], *epsilon)
+        }
         Op::RmsNorm { epsilon } => ops::rms_norm(inputs[0], inputs[1], *epsilon),
-        Op::QuantizedLinear(steps) => quantized::linear(*steps, inputs[0], inputs[1], inputs[2], inputs.get(3).copied()),
-        Op::BlockLinear(blocks) => quantized::block_linear(*blocks, inputs[0], inputs[1], inputs[2], inputs.get(3).copied()),
+        Op::QuantizedLinear(steps) => {
+            quantized::linear(*steps, inputs[0], inputs[1], inputs[2], inputs.get(3).copied())
+        }
+        Op::BlockLinear(blocks) => quantized::block_linear(
+            *blocks,
+            inputs[0],
+            inputs[1],
+            inputs[2],
+            inputs.get(3).copied(),
+        ),
         Op::LargestMagnitude => quantized::largest_magnitude(inputs[0]),
         Op::CacheWrite { at } => {
             let (at, len) = (size(at)?, inputs[0].shape()[2]);
             if at >= len {
-                return Err(Cause::Slice { node: node.name.clone(), start: at, end: at + 1, len }.into());
+                return Err(
+                    Cause::Slice { node: node.name.clone(), start: at, end: at + 1, len }.into()
+                );
             }
             cache::write(inputs[0], inputs[1], at)
         }
         Op::CachedAttention(attention) => {
             let (past, len) = (inputs[3].shape()[2], inputs[1].shape()[2]);
             if past >= len {
-                return Err(Cause::Slice { node: node.name.clone(), start: 0, end: past + 1, len }.into());
+                return Err(
+                    Cause::Slice { node: node.name.clone(), start: 0, end: past + 1, len }.into()
+                );
             }
             let caches = [inputs[0], inputs[1], inputs[2]];
-            cache::attend(attention, caches, inputs[3], inputs.get(4).copied()).map_err(|(id, rows)| outside(node, id, rows))?
+            cache::attend(attention, caches, inputs[3], inputs.get(4).copied())
+                .map_err(|(id, rows)| outside(node, id, rows))?
         }
     })
 }

@@ -1,8 +1,10 @@
-//! The reference evaluator: it defines the meaning of the graph language, in single and double precision.
+//! The reference evaluator: it defines the meaning of the graph language, in single and double
+//! precision.
 //!
-//! An engine is right if it agrees with this crate in `f64`. There is one plain function per operation, sums are in written
-//! order, and nothing is fused. Values of type f16 are computed in the evaluator's precision and rounded after each operation.
-//! Weights of linear layers and tables are read from their storage; smaller ones are converted once.
+//! An engine is right if it agrees with this crate in `f64`. There is one plain function per
+//! operation, sums are in written order, and nothing is fused. Values of type f16 are computed in
+//! the evaluator's precision and rounded after each operation. Weights of linear layers and tables
+//! are read from their storage; smaller ones are converted once.
 //!
 //! This crate does not depend on ONNX or on Transformers.
 //!

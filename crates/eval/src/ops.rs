@@ -1,4 +1,5 @@
-//! One function an operation. Shapes and types have been inferred, so what does not fit is a bug of ours.
+//! One function an operation. Shapes and types have been inferred, so what does not fit is a bug of
+//! ours.
 
 use crate::{Float, Value};
 use cognate_graph::{Binary, DType, Scalar, Unary};
@@ -19,8 +20,12 @@ pub(crate) fn int<F>(value: &Value<F>) -> &ArcArray<i64, IxDyn> {
 pub(crate) fn scalar<F: Float>(value: Scalar) -> Value<F> {
     let shape = IxDyn(&[]);
     match value {
-        Scalar::F32(value) => Value::Float(ArcArray::from_elem(shape, <F as From<f32>>::from(value))),
-        Scalar::F16(value) => Value::Float(ArcArray::from_elem(shape, <F as From<f32>>::from(value.to_f32()))),
+        Scalar::F32(value) => {
+            Value::Float(ArcArray::from_elem(shape, <F as From<f32>>::from(value)))
+        }
+        Scalar::F16(value) => {
+            Value::Float(ArcArray::from_elem(shape, <F as From<f32>>::from(value.to_f32())))
+        }
         Scalar::I64(value) => Value::Int(ArcArray::from_elem(shape, value)),
     }
 }
@@ -91,7 +96,11 @@ pub(crate) fn binary<F: Float>(function: Binary, left: &Value<F>, right: &Value<
             Binary::Pow | Binary::And | Binary::Or => unreachable!("{INFERRED}"),
         }),
         (Value::Bool(left), Value::Bool(right)) => {
-            Value::Bool(zip(left, right, |x, y| if function == Binary::And { x && y } else { x || y }))
+            Value::Bool(zip(
+                left,
+                right,
+                |x, y| if function == Binary::And { x && y } else { x || y },
+            ))
         }
         _ => unreachable!("{INFERRED}"),
     }
@@ -115,9 +124,17 @@ pub(crate) fn equal<F: Float>(left: &Value<F>, right: &Value<F>) -> Value<F> {
     })
 }
 
-pub(crate) fn select<F: Float>(condition: &Value<F>, left: &Value<F>, right: &Value<F>) -> Value<F> {
+pub(crate) fn select<F: Float>(
+    condition: &Value<F>,
+    left: &Value<F>,
+    right: &Value<F>,
+) -> Value<F> {
     let Value::Bool(condition) = condition else { unreachable!("{INFERRED}") };
-    fn choose<T: Copy>(condition: &ArcArray<bool, IxDyn>, left: &ArcArray<T, IxDyn>, right: &ArcArray<T, IxDyn>) -> ArcArray<T, IxDyn> {
+    fn choose<T: Copy>(
+        condition: &ArcArray<bool, IxDyn>,
+        left: &ArcArray<T, IxDyn>,
+        right: &ArcArray<T, IxDyn>,
+    ) -> ArcArray<T, IxDyn> {
         let pairs = zip(left, right, |x, y| (x, y));
         zip(condition, &pairs, |condition, (x, y)| if condition { x } else { y })
     }
@@ -132,12 +149,20 @@ pub(crate) fn select<F: Float>(condition: &Value<F>, left: &Value<F>, right: &Va
 pub(crate) fn cast<F: Float>(dtype: DType, x: &Value<F>) -> Value<F> {
     match (x, dtype) {
         (_, DType::I8 | DType::U8) => unreachable!("{INFERRED}: only weights are bytes"),
-        (Value::Float(_), DType::F32 | DType::F16 | DType::Bf16) | (Value::Int(_), DType::I64) | (Value::Bool(_), DType::Bool) => x.clone(),
-        (Value::Float(x), DType::I64) => Value::Int(x.mapv(|x| x.to_i64().unwrap_or(0)).into_shared()),
+        (Value::Float(_), DType::F32 | DType::F16 | DType::Bf16)
+        | (Value::Int(_), DType::I64)
+        | (Value::Bool(_), DType::Bool) => x.clone(),
+        (Value::Float(x), DType::I64) => {
+            Value::Int(x.mapv(|x| x.to_i64().unwrap_or(0)).into_shared())
+        }
         (Value::Float(x), DType::Bool) => Value::Bool(x.mapv(|x| x != F::zero()).into_shared()),
-        (Value::Int(x), DType::F32 | DType::F16 | DType::Bf16) => Value::Float(x.mapv(F::from_int).into_shared()),
+        (Value::Int(x), DType::F32 | DType::F16 | DType::Bf16) => {
+            Value::Float(x.mapv(F::from_int).into_shared())
+        }
         (Value::Int(x), DType::Bool) => Value::Bool(x.mapv(|x| x != 0).into_shared()),
-        (Value::Bool(x), DType::F32 | DType::F16 | DType::Bf16) => Value::Float(x.mapv(|x| F::from_int(x.into())).into_shared()),
+        (Value::Bool(x), DType::F32 | DType::F16 | DType::Bf16) => {
+            Value::Float(x.mapv(|x| F::from_int(x.into())).into_shared())
+        }
         (Value::Bool(x), DType::I64) => Value::Int(x.mapv(i64::from).into_shared()),
     }
 }
@@ -159,9 +184,13 @@ pub(crate) fn rounded<F: Float>(dtype: DType, value: Value<F>) -> Value<F> {
 
 /// The error is the first id outside the table, with the table's number of rows.
 pub(crate) fn gather<F: Float>(table: &Value<F>, ids: &Value<F>) -> Result<Value<F>, (i64, usize)> {
-    fn rows<T: Clone>(table: &ArcArray<T, IxDyn>, ids: &ArcArray<i64, IxDyn>) -> Result<ArcArray<T, IxDyn>, (i64, usize)> {
+    fn rows<T: Clone>(
+        table: &ArcArray<T, IxDyn>,
+        ids: &ArcArray<i64, IxDyn>,
+    ) -> Result<ArcArray<T, IxDyn>, (i64, usize)> {
         let count = table.len_of(Axis(0));
-        let position = |&id: &i64| usize::try_from(id).ok().filter(|&id| id < count).ok_or((id, count));
+        let position =
+            |&id: &i64| usize::try_from(id).ok().filter(|&id| id < count).ok_or((id, count));
         let positions = ids.iter().map(position).collect::<Result<Vec<_>, _>>()?;
         let shape = [ids.shape(), &table.shape()[1..]].concat();
         let taken = table.select(Axis(0), &positions);
@@ -177,7 +206,9 @@ pub(crate) fn gather<F: Float>(table: &Value<F>, ids: &Value<F>) -> Result<Value
 
 pub(crate) fn matmul<F: Float>(left: &Value<F>, right: &Value<F>) -> Value<F> {
     let (left, right) = (float(left), float(right));
-    let split = |shape: &[usize]| (shape[..shape.len() - 2].to_vec(), [shape[shape.len() - 2], shape[shape.len() - 1]]);
+    let split = |shape: &[usize]| {
+        (shape[..shape.len() - 2].to_vec(), [shape[shape.len() - 2], shape[shape.len() - 1]])
+    };
     let ((left_batch, [m, k]), (right_batch, [_, n])) = (split(left.shape()), split(right.shape()));
     let batch = broadcast_shape(&left_batch, &right_batch);
     let matrices = |array: &ArcArray<F, IxDyn>, matrix: [usize; 2]| {
@@ -188,25 +219,39 @@ pub(crate) fn matmul<F: Float>(left: &Value<F>, right: &Value<F>) -> Value<F> {
     };
     let (left, right) = (matrices(left, [m, k]), matrices(right, [k, n]));
     let mut out = Array::zeros((left.len_of(Axis(0)), m, n));
-    for ((mut out, left), right) in out.outer_iter_mut().zip(left.outer_iter()).zip(right.outer_iter()) {
+    for ((mut out, left), right) in
+        out.outer_iter_mut().zip(left.outer_iter()).zip(right.outer_iter())
+    {
         out.assign(&left.dot(&right));
     }
     let shape = [batch.as_slice(), &[m, n]].concat();
     Value::Float(out.into_shape_with_order(shape).expect(INFERRED).into_shared())
 }
 
-pub(crate) fn linear<F: Float>(x: &Value<F>, weight: &Value<F>, bias: Option<&Value<F>>) -> Value<F> {
+pub(crate) fn linear<F: Float>(
+    x: &Value<F>,
+    weight: &Value<F>,
+    bias: Option<&Value<F>>,
+) -> Value<F> {
     let x = float(x);
-    let weight: ArrayView2<'_, F> = float(weight).view().into_dimensionality::<Ix2>().expect(INFERRED);
+    let weight: ArrayView2<'_, F> =
+        float(weight).view().into_dimensionality::<Ix2>().expect(INFERRED);
     let (leading, width) = (&x.shape()[..x.ndim() - 1], x.shape()[x.ndim() - 1]);
     let rows: usize = leading.iter().product();
-    let flat = x.as_standard_layout().into_owned().into_shape_with_order((rows, width)).expect(INFERRED);
+    let flat =
+        x.as_standard_layout().into_owned().into_shape_with_order((rows, width)).expect(INFERRED);
     let mut out = flat.dot(&weight.t());
     if let Some(bias) = bias {
         out += &float(bias).view();
     }
     let shape = [leading, &[weight.nrows()]].concat();
-    Value::Float(out.as_standard_layout().into_owned().into_shape_with_order(shape).expect(INFERRED).into_shared())
+    Value::Float(
+        out.as_standard_layout()
+            .into_owned()
+            .into_shape_with_order(shape)
+            .expect(INFERRED)
+            .into_shared(),
+    )
 }
 
 /// Applies the same rearrangement whatever the elements are.
@@ -235,9 +280,16 @@ pub(crate) fn transpose<F: Float>(x: &Value<F>, order: &[usize]) -> Value<F> {
 }
 
 pub(crate) fn concat<F: Float>(axis: usize, inputs: &[&Value<F>]) -> Value<F> {
-    fn join<'a, T: Clone + 'a>(axis: usize, parts: impl Iterator<Item = &'a ArcArray<T, IxDyn>>) -> ArcArray<T, IxDyn> {
+    fn join<'a, T: Clone + 'a>(
+        axis: usize,
+        parts: impl Iterator<Item = &'a ArcArray<T, IxDyn>>,
+    ) -> ArcArray<T, IxDyn> {
         let views: Vec<ArrayView<'_, T, IxDyn>> = parts.map(|part| part.view()).collect();
-        ndarray::concatenate(Axis(axis), &views).expect(INFERRED).as_standard_layout().into_owned().into_shared()
+        ndarray::concatenate(Axis(axis), &views)
+            .expect(INFERRED)
+            .as_standard_layout()
+            .into_owned()
+            .into_shared()
     }
     match inputs[0] {
         Value::Float(_) => Value::Float(join(axis, inputs.iter().map(|part| float(part)))),
@@ -253,7 +305,11 @@ pub(crate) fn concat<F: Float>(axis: usize, inputs: &[&Value<F>]) -> Value<F> {
 }
 
 pub(crate) fn slice<F: Float>(x: &Value<F>, axis: usize, start: usize, end: usize) -> Value<F> {
-    fn part<T: Clone>(x: &ArcArray<T, IxDyn>, axis: usize, range: Range<usize>) -> ArcArray<T, IxDyn> {
+    fn part<T: Clone>(
+        x: &ArcArray<T, IxDyn>,
+        axis: usize,
+        range: Range<usize>,
+    ) -> ArcArray<T, IxDyn> {
         x.slice_axis(Axis(axis), range.into()).as_standard_layout().into_owned().into_shared()
     }
     rearrange!(x, |x| part(x, axis, start..end))
@@ -284,7 +340,12 @@ pub(crate) fn softmax<F: Float>(x: &Value<F>) -> Value<F> {
     Value::Float(out.into_shared())
 }
 
-pub(crate) fn layer_norm<F: Float>(x: &Value<F>, scale: &Value<F>, bias: &Value<F>, epsilon: f32) -> Value<F> {
+pub(crate) fn layer_norm<F: Float>(
+    x: &Value<F>,
+    scale: &Value<F>,
+    bias: &Value<F>,
+    epsilon: f32,
+) -> Value<F> {
     let vector = |value| float(value).view().into_dimensionality::<Ix1>().expect(INFERRED);
     let (scale, bias) = (vector(scale), vector(bias));
     let mut out = float(x).to_owned();
@@ -294,7 +355,10 @@ pub(crate) fn layer_norm<F: Float>(x: &Value<F>, scale: &Value<F>, bias: &Value<
         row.mapv_inplace(|x| x - mean);
         let variance = row.fold(F::zero(), |sum, &x| sum + x * x) / width;
         let deviation = (variance + <F as From<f32>>::from(epsilon)).sqrt();
-        Zip::from(&mut row).and(&scale).and(&bias).for_each(|x, &scale, &bias| *x = *x / deviation * scale + bias);
+        Zip::from(&mut row)
+            .and(&scale)
+            .and(&bias)
+            .for_each(|x, &scale, &bias| *x = *x / deviation * scale + bias);
     }
     Value::Float(out.into_shared())
 }
@@ -317,8 +381,12 @@ pub(crate) fn log_softmax<F: Float>(x: &Value<F>) -> Value<F> {
 
 fn broadcast_shape(left: &[usize], right: &[usize]) -> Vec<usize> {
     let rank = left.len().max(right.len());
-    let size = |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |index| shape[index]);
-    (0..rank).map(|axis| if size(left, axis) == 1 { size(right, axis) } else { size(left, axis) }).collect()
+    let size = |shape: &[usize], axis: usize| {
+        (axis + shape.len()).checked_sub(rank).map_or(1, |index| shape[index])
+    };
+    (0..rank)
+        .map(|axis| if size(left, axis) == 1 { size(right, axis) } else { size(left, axis) })
+        .collect()
 }
 
 /// `function` of each pair of elements, both sides broadcast.
@@ -328,7 +396,10 @@ fn zip<X: Copy, Y: Copy, Z: Clone>(
     function: impl Fn(X, Y) -> Z,
 ) -> ArcArray<Z, IxDyn> {
     let shape = broadcast_shape(left.shape(), right.shape());
-    let (left, right) = (left.broadcast(shape.as_slice()).expect(INFERRED), right.broadcast(shape.as_slice()).expect(INFERRED));
+    let (left, right) = (
+        left.broadcast(shape.as_slice()).expect(INFERRED),
+        right.broadcast(shape.as_slice()).expect(INFERRED),
+    );
     let out: ArrayD<Z> = Zip::from(left).and(right).map_collect(|&x, &y| function(x, y));
     out.into_shared()
 }

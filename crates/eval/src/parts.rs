@@ -1,5 +1,5 @@
-//! Operations on weights that stay where they are stored: some rows at a time are read and brought to the evaluator's precision, so that
-//! a model is not held a second time.
+//! Operations on weights that stay where they are stored: some rows at a time are read and brought
+//! to the evaluator's precision, so that a model is not held a second time.
 
 use cognate_graph::Recipe;
 use ndarray::linalg::general_mat_mul;
@@ -16,8 +16,14 @@ const HELD: usize = 1 << 15;
 /// The fewest numbers of a weight for which a thread is worth its start.
 const LEAST_OF_THREAD: usize = 1 << 16;
 
-/// `x: [..., width]`, `weight: [outputs, width]` -> `[..., outputs]`, each output by one of `threads`.
-pub(crate) fn linear<F: Float>(x: &Value<F>, weight: &Recipe, bias: Option<&Value<F>>, threads: NonZeroUsize) -> Value<F> {
+/// `x: [..., width]`, `weight: [outputs, width]` -> `[..., outputs]`, each output by one of
+/// `threads`.
+pub(crate) fn linear<F: Float>(
+    x: &Value<F>,
+    weight: &Recipe,
+    bias: Option<&Value<F>>,
+    threads: NonZeroUsize,
+) -> Value<F> {
     let x = float(x);
     let (outputs, width) = (weight.shape()[0], weight.shape()[1]);
     let leading = &x.shape()[..x.ndim() - 1];
@@ -26,11 +32,19 @@ pub(crate) fn linear<F: Float>(x: &Value<F>, weight: &Recipe, bias: Option<&Valu
     let step = (HELD / width.max(1)).clamp(1, outputs.max(1));
     let compute = |(mut out, first): (ArrayViewMut2<'_, F>, usize)| {
         let mut rows = Rows::new();
-        for (mut out, first) in out.axis_chunks_iter_mut(Axis(1), step).zip((first..).step_by(step)) {
+        for (mut out, first) in out.axis_chunks_iter_mut(Axis(1), step).zip((first..).step_by(step))
+        {
             let count = out.ncols();
-            let rows = ArrayView2::from_shape((count, width), rows.read(weight, first, count)).expect(INFERRED);
+            let rows = ArrayView2::from_shape((count, width), rows.read(weight, first, count))
+                .expect(INFERRED);
             // The long side of a weight is the one that the product's kernel cuts in larger pieces.
-            general_mat_mul(F::one(), &rows, &x.t(), F::zero(), &mut out.view_mut().reversed_axes());
+            general_mat_mul(
+                F::one(),
+                &rows,
+                &x.t(),
+                F::zero(),
+                &mut out.view_mut().reversed_axes(),
+            );
         }
     };
     let n_parts = threads.get().min(outputs * width / LEAST_OF_THREAD).max(1);
@@ -48,7 +62,8 @@ pub(crate) fn linear<F: Float>(x: &Value<F>, weight: &Recipe, bias: Option<&Valu
     Value::Float(out.into_shape_with_order(shape).expect(INFERRED).into_shared())
 }
 
-/// `table: [rows, width]`, `ids: [...]` -> `[..., width]`. The error is the first id that has no row, with their number.
+/// `table: [rows, width]`, `ids: [...]` -> `[..., width]`. The error is the first id that has no
+/// row, with their number.
 pub(crate) fn gather<F: Float>(table: &Recipe, ids: &Value<F>) -> Result<Value<F>, (i64, usize)> {
     let (count, ids) = (table.shape()[0], int(ids));
     let (mut taken, mut rows) = (Vec::with_capacity(ids.len() * table.shape()[1]), Rows::new());

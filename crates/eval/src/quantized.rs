@@ -17,7 +17,13 @@ fn number<F: Float>(value: f32) -> F {
 }
 
 /// `x: [..., in]`, `weight: [in, out]`, `scale, bias: [out]` -> `[..., out]`
-pub(crate) fn linear<F: Float>(steps: Steps, x: &Value<F>, weight: &Value<F>, scale: &Value<F>, bias: Option<&Value<F>>) -> Value<F> {
+pub(crate) fn linear<F: Float>(
+    steps: Steps,
+    x: &Value<F>,
+    weight: &Value<F>,
+    scale: &Value<F>,
+    bias: Option<&Value<F>>,
+) -> Value<F> {
     let mut counts = float(x).to_owned();
     let largest = largest_magnitude(x);
     let step = match steps {
@@ -28,7 +34,9 @@ pub(crate) fn linear<F: Float>(steps: Steps, x: &Value<F>, weight: &Value<F>, sc
             F::one() / number(SIDE)
         }
         Steps::Tensor => {
-            let (low, high) = counts.iter().fold((F::zero(), F::zero()), |(low, high), &x| (low.min(x), high.max(x)));
+            let (low, high) = counts
+                .iter()
+                .fold((F::zero(), F::zero()), |(low, high), &x| (low.min(x), high.max(x)));
             let step = if high > low { (high - low) / number(SPAN) } else { F::one() };
             let zero = round_ties_even(-low / step);
             let limit = |count: F| count.max(F::zero()).min(number(SPAN));
@@ -38,7 +46,11 @@ pub(crate) fn linear<F: Float>(steps: Steps, x: &Value<F>, weight: &Value<F>, sc
     };
     // Stored in ONNX's order; a linear layer expects `[out, in]`.
     let weight = float(weight).view().into_dimensionality::<Ix2>().expect(INFERRED).t().to_owned();
-    let product = ops::linear(&Value::Float(counts.into_shared()), &Value::Float(weight.into_dyn().into_shared()), None);
+    let product = ops::linear(
+        &Value::Float(counts.into_shared()),
+        &Value::Float(weight.into_dyn().into_shared()),
+        None,
+    );
     let mut out = float(&product).to_owned();
     out *= &float(scale).view().into_dimensionality::<Ix1>().expect(INFERRED);
     out.mapv_inplace(|value| value * step);
@@ -51,7 +63,8 @@ pub(crate) fn linear<F: Float>(steps: Steps, x: &Value<F>, weight: &Value<F>, sc
     Value::Float(out.into_shared())
 }
 
-/// `x: [..., in]`, `weight: [out, blocks, bytes]`, `scale: [out, blocks]`, `bias: [out]` -> `[..., out]`
+/// `x: [..., in]`, `weight: [out, blocks, bytes]`, `scale: [out, blocks]`, `bias: [out]` ->
+/// `[..., out]`
 pub(crate) fn block_linear<F: Float>(
     blocks: Blocks,
     x: &Value<F>,
@@ -62,8 +75,11 @@ pub(crate) fn block_linear<F: Float>(
     let mut rounded = float(x).to_owned();
     for mut row in rounded.rows_mut() {
         for mut block in row.axis_chunks_iter_mut(Axis(0), blocks.size) {
-            let largest = block.fold(number(SMALLEST_MAGNITUDE), |largest: F, &value| largest.max(value.abs()));
-            block.mapv_inplace(|x| round_ties_even(x / largest * number(SIDE)) / number(SIDE) * largest);
+            let largest = block
+                .fold(number(SMALLEST_MAGNITUDE), |largest: F, &value| largest.max(value.abs()));
+            block.mapv_inplace(|x| {
+                round_ties_even(x / largest * number(SIDE)) / number(SIDE) * largest
+            });
         }
     }
     let bytes = float(weight).view().into_dimensionality::<Ix3>().expect(INFERRED);
@@ -73,7 +89,11 @@ pub(crate) fn block_linear<F: Float>(
         let (block, place) = (input / blocks.size, input % blocks.size);
         integer(blocks.bits, bytes.slice(s![output, block, ..]), place) * scale[[output, block]]
     });
-    ops::linear(&Value::Float(rounded.into_shared()), &Value::Float(weight.into_dyn().into_shared()), bias)
+    ops::linear(
+        &Value::Float(rounded.into_shared()),
+        &Value::Float(weight.into_dyn().into_shared()),
+        bias,
+    )
 }
 
 /// The integer at this position of a block, relative to the zero point.
@@ -81,7 +101,8 @@ fn integer<F: Float>(bits: Bits, bytes: ArrayView1<'_, F>, place: usize) -> F {
     let stored = match bits {
         Bits::Eight => bytes[place],
         Bits::Four => {
-            let (upper, lower) = ((bytes[place / 2] / number(16.0)).trunc(), bytes[place / 2] % number(16.0));
+            let (upper, lower) =
+                ((bytes[place / 2] / number(16.0)).trunc(), bytes[place / 2] % number(16.0));
             if place.is_multiple_of(2) { lower } else { upper }
         }
     };
@@ -92,7 +113,9 @@ fn integer<F: Float>(bits: Bits, bytes: ArrayView1<'_, F>, place: usize) -> F {
 pub(crate) fn largest_magnitude<F: Float>(x: &Value<F>) -> Value<F> {
     let x = float(x);
     let last = Axis(x.ndim() - 1);
-    let largest = x.fold_axis(last, number(SMALLEST_MAGNITUDE), |&largest: &F, &value| largest.max(value.abs()));
+    let largest = x.fold_axis(last, number(SMALLEST_MAGNITUDE), |&largest: &F, &value| {
+        largest.max(value.abs())
+    });
     Value::Float(largest.insert_axis(last).into_shared())
 }
 
@@ -109,7 +132,17 @@ mod tests {
 
     #[test]
     fn halves_go_to_the_even_integer() {
-        let cases = [(0.5, 0.0), (1.5, 2.0), (2.5, 2.0), (-0.5, 0.0), (-1.5, -2.0), (-2.5, -2.0), (2.4, 2.0), (-3.6, -4.0), (7.0, 7.0)];
+        let cases = [
+            (0.5, 0.0),
+            (1.5, 2.0),
+            (2.5, 2.0),
+            (-0.5, 0.0),
+            (-1.5, -2.0),
+            (-2.5, -2.0),
+            (2.4, 2.0),
+            (-3.6, -4.0),
+            (7.0, 7.0),
+        ];
         for (x, expected) in cases {
             assert_eq!(round_ties_even::<f64>(x), expected, "{x}");
         }

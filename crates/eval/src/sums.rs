@@ -8,7 +8,9 @@ use ndarray::{ArcArray, Axis, Ix2, IxDyn, LinalgScalar};
 /// Sums along `axes`, each of which keeps size 1.
 pub(crate) fn sum<F: Float>(axes: &[usize], x: &Value<F>) -> Value<F> {
     fn along<T: LinalgScalar>(axes: &[usize], x: &ArcArray<T, IxDyn>) -> ArcArray<T, IxDyn> {
-        let summed = axes.iter().fold(x.to_owned(), |x, &axis| x.sum_axis(Axis(axis)).insert_axis(Axis(axis)));
+        let summed = axes
+            .iter()
+            .fold(x.to_owned(), |x, &axis| x.sum_axis(Axis(axis)).insert_axis(Axis(axis)));
         summed.as_standard_layout().into_owned().into_shared()
     }
     match x {
@@ -30,12 +32,18 @@ pub(crate) fn expand<F: Float>(x: &Value<F>, shape: &[usize]) -> Option<Value<F>
     })
 }
 
-/// `table: [rows, ...]`, `ids: [a, b]`, `updates: [a, b, ...]`. The error is the first id outside the table, with the number of rows.
-pub(crate) fn scatter_add<F: Float>(table: &Value<F>, ids: &Value<F>, updates: &Value<F>) -> Result<Value<F>, (i64, usize)> {
+/// `table: [rows, ...]`, `ids: [a, b]`, `updates: [a, b, ...]`. The error is the first id outside
+/// the table, with the number of rows.
+pub(crate) fn scatter_add<F: Float>(
+    table: &Value<F>,
+    ids: &Value<F>,
+    updates: &Value<F>,
+) -> Result<Value<F>, (i64, usize)> {
     let (mut table, ids) = (float(table).to_owned(), int(ids));
     let rows = table.len_of(Axis(0));
     let row_shape = table.shape()[1..].to_vec();
-    let updates = float(updates).to_shape([&[ids.len()], row_shape.as_slice()].concat()).expect(INFERRED);
+    let updates =
+        float(updates).to_shape([&[ids.len()], row_shape.as_slice()].concat()).expect(INFERRED);
     for (&id, update) in ids.iter().zip(updates.outer_iter()) {
         let row = usize::try_from(id).ok().filter(|&row| row < rows).ok_or((id, rows))?;
         let mut row = table.index_axis_mut(Axis(0), row);
@@ -74,14 +82,19 @@ pub(crate) fn shifted_exp<F: Float>(x: &Value<F>) -> Value<F> {
 }
 
 /// The mean of each row, or `1 / sqrt(variance + epsilon)`: `[..., n]` -> `[..., 1]`
-pub(crate) fn layer_norm_statistic<F: Float>(statistic: Statistic, x: &Value<F>, epsilon: f32) -> Value<F> {
+pub(crate) fn layer_norm_statistic<F: Float>(
+    statistic: Statistic,
+    x: &Value<F>,
+    epsilon: f32,
+) -> Value<F> {
     of_rows(x, |row| {
         let width = F::from_int(row.len() as i64);
         let mean = row.iter().fold(F::zero(), |sum, &x| sum + x) / width;
         match statistic {
             Statistic::Mean => mean,
             Statistic::InverseDeviation => {
-                let variance = row.iter().fold(F::zero(), |sum, &x| sum + (x - mean) * (x - mean)) / width;
+                let variance =
+                    row.iter().fold(F::zero(), |sum, &x| sum + (x - mean) * (x - mean)) / width;
                 F::one() / (variance + <F as From<f32>>::from(epsilon)).sqrt()
             }
         }
@@ -91,6 +104,8 @@ pub(crate) fn layer_norm_statistic<F: Float>(statistic: Statistic, x: &Value<F>,
 fn of_rows<F: Float>(x: &Value<F>, number: impl Fn(&[F]) -> F) -> Value<F> {
     let x = float(x).as_standard_layout();
     let last = Axis(x.ndim() - 1);
-    let numbers = x.map_axis(last, |row| number(row.as_slice().expect("rows of the standard layout are contiguous")));
+    let numbers = x.map_axis(last, |row| {
+        number(row.as_slice().expect("rows of the standard layout are contiguous"))
+    });
     Value::Float(numbers.insert_axis(last).into_shared())
 }

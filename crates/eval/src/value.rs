@@ -13,13 +13,15 @@ pub trait Float: NdFloat + From<f32> {
     /// The nearest number.
     fn from_int(value: i64) -> Self;
 
-    /// Rounded to the nearest number of half precision, ties to even; values out of range become infinite.
+    /// Rounded to the nearest number of half precision, ties to even; values out of range become
+    /// infinite.
     fn round_to_half(self) -> Self;
 
     /// The same to bfloat16.
     fn round_to_bf16(self) -> Self;
 
-    /// [`Evaluator::run_observed`], which is compiled for each precision in this crate, and not in those that call it.
+    /// [`Evaluator::run_observed`], which is compiled for each precision in this crate, and not in
+    /// those that call it.
     #[doc(hidden)]
     fn evaluate(
         evaluator: &mut Evaluator<Self>,

@@ -36,7 +36,11 @@ impl Destination for Additions {
         self.write(name, bytes)
     }
 
-    fn write_with(&mut self, name: &str, fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>) -> Result<(), Error> {
+    fn write_with(
+        &mut self,
+        name: &str,
+        fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         self.write_with(name, fill)
     }
 
@@ -51,8 +55,15 @@ impl Additions {
     /// # Errors
     /// If the destination is not a folder, or on errors of the system.
     pub fn create(destination: &Path, existing: Existing) -> Result<Self, Error> {
-        let staged = Staged::create(destination, "cognate").context("write into the folder", destination)?;
-        Ok(Self { destination: destination.into(), existing, staged, report: Report::default(), former: Vec::new() })
+        let staged =
+            Staged::create(destination, "cognate").context("write into the folder", destination)?;
+        Ok(Self {
+            destination: destination.into(),
+            existing,
+            staged,
+            report: Report::default(),
+            former: Vec::new(),
+        })
     }
 
     /// The folder of the files until they are committed, for reading only.
@@ -87,7 +98,11 @@ impl Additions {
     }
 
     /// Writes a file with `fill`, which receives the final path.
-    pub(crate) fn write_with(&mut self, name: &str, fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>) -> Result<(), Error> {
+    pub(crate) fn write_with(
+        &mut self,
+        name: &str,
+        fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         self.is_taken(name)?;
         write_file(self.staged.path(), &self.destination, name, &mut self.report, fill)
     }
@@ -103,7 +118,10 @@ impl Additions {
         let done = self.staged.rename(|_| {
             exchanged = self.exchange(&mut moved);
             if exchanged.is_err() {
-                stuck = moved.iter().rev().find_map(|(from, to)| Some((fs::rename(to, from).err()?, to.clone())));
+                stuck = moved
+                    .iter()
+                    .rev()
+                    .find_map(|(from, to)| Some((fs::rename(to, from).err()?, to.clone())));
             }
             Ok(())
         });
@@ -133,7 +151,10 @@ impl Additions {
                 rename(self.destination.join(name), aside.join(name))?;
             }
         }
-        written.iter().rev().try_for_each(|name| rename(self.staged.path().join(name), self.destination.join(name)))
+        written
+            .iter()
+            .rev()
+            .try_for_each(|name| rename(self.staged.path().join(name), self.destination.join(name)))
     }
 
     /// Whether the folder contains this name, for a file that may be replaced.

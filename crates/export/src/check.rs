@@ -140,7 +140,8 @@ pub fn check_model(path: &Path, limits: &Limits) -> Result<Checked, Error> {
 
 /// Checks that the message at `path` unpacks to a bounded amount of memory.
 pub(crate) fn check_amount(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    sizes::amount(bytes, &Limits::from_environment()?).map_err(|message| Problem::Unsound { path: path.into(), message }.into())
+    sizes::amount(bytes, &Limits::from_environment()?)
+        .map_err(|message| Problem::Unsound { path: path.into(), message }.into())
 }
 
 /// Opens the file at `path` if it is regular and not larger than an ONNX file may be.
@@ -149,7 +150,11 @@ pub(crate) fn open(path: &Path) -> Result<(File, Metadata), Error> {
     let metadata = fs::metadata(path).context("open", path)?;
     if !metadata.is_file() {
         let found = if metadata.is_dir() { "a folder" } else { "a pipe or device" };
-        return Err(Problem::NoModel { path: path.into(), message: format!("expected a file, found {found}") }.into());
+        return Err(Problem::NoModel {
+            path: path.into(),
+            message: format!("expected a file, found {found}"),
+        }
+        .into());
     }
     let file = File::open(path).context("open", path)?;
     let metadata = file.metadata().context("read", path)?;
@@ -200,7 +205,12 @@ impl<'a> Walk<'a> {
             match field {
                 7 => graph = Some(value.bytes()?),
                 8 => self.opset(value.bytes()?)?,
-                25 => return Err("functions are not supported; export the model with functions inlined".into()),
+                25 => {
+                    return Err(
+                        "functions are not supported; export the model with functions inlined"
+                            .into(),
+                    );
+                }
                 _ => {}
             }
         }
@@ -225,17 +235,24 @@ impl<'a> Walk<'a> {
             return Err(format!("duplicate operator set {domain:?}"));
         }
         if version < 1 || (domain.is_empty() && version > LATEST_OPSET) {
-            return Err(format!("operator set {domain:?}: expected version 1 to {LATEST_OPSET}, found {version}"));
+            return Err(format!(
+                "operator set {domain:?}: expected version 1 to {LATEST_OPSET}, found {version}"
+            ));
         }
         Ok(())
     }
 
     fn graph(&mut self, bytes: &'a [u8]) -> Result<(), String> {
         if self.depth == self.limits.depth {
-            return Err(format!("expected at most {} nested graphs{}", self.limits.depth, to_allow("depth")));
+            return Err(format!(
+                "expected at most {} nested graphs{}",
+                self.limits.depth,
+                to_allow("depth")
+            ));
         }
         self.depth += 1;
-        let (mut names, mut initializers, mut inputs) = (HashSet::new(), HashSet::new(), HashSet::new());
+        let (mut names, mut initializers, mut inputs) =
+            (HashSet::new(), HashSet::new(), HashSet::new());
         let (mut nodes, mut outputs) = (Vec::new(), Vec::new());
         // Fields may be in any order.
         for field in Fields::of(&GRAPH, bytes) {
@@ -246,7 +263,10 @@ impl<'a> Walk<'a> {
                 5 => {
                     let tensor = self.tensor(value.bytes()?)?;
                     if tensor.name.is_empty() || !initializers.insert(tensor.name) {
-                        return Err(format!("duplicate or empty name {:?} of an initializer", tensor.name));
+                        return Err(format!(
+                            "duplicate or empty name {:?} of an initializer",
+                            tensor.name
+                        ));
                     }
                     self.know(tensor.name, tensor.values);
                 }
@@ -258,7 +278,12 @@ impl<'a> Walk<'a> {
                 }
                 12 => outputs.push(self.value_info(value.bytes()?)?),
                 13 => drop(self.value_info(value.bytes()?)?),
-                15 => return Err("sparse initializers are not supported; export the model with dense ones".into()),
+                15 => {
+                    return Err(
+                        "sparse initializers are not supported; export the model with dense ones"
+                            .into(),
+                    );
+                }
                 _ => {}
             }
         }
@@ -292,7 +317,10 @@ impl<'a> Walk<'a> {
             }
         }
         let named = |reason: String| {
-            format!("node {:?} ({operator}): {reason}", if name.is_empty() { outputs.first().unwrap_or(&"") } else { &name })
+            format!(
+                "node {:?} ({operator}): {reason}",
+                if name.is_empty() { outputs.first().unwrap_or(&"") } else { &name }
+            )
         };
         if operator.is_empty() {
             return Err(named("missing operator".into()));
@@ -300,7 +328,9 @@ impl<'a> Walk<'a> {
         if !self.domains.contains(domain) {
             return Err(named(format!("operator set {domain:?} is not imported by the model")));
         }
-        if let Some(missing) = inputs.iter().find(|input| !input.is_empty() && !self.is_given(input)) {
+        if let Some(missing) =
+            inputs.iter().find(|input| !input.is_empty() && !self.is_given(input))
+        {
             return Err(named(format!(
                 "input {missing:?} is not computed before the node: it is missing, computed later, or part of a cycle"
             )));
@@ -328,7 +358,11 @@ impl<'a> Walk<'a> {
     }
 
     /// Checks an attribute and returns its name; stores what sizes depend on in `node`.
-    fn attribute(&mut self, bytes: &'a [u8], node: &mut sizes::Node<'a>) -> Result<&'a str, String> {
+    fn attribute(
+        &mut self,
+        bytes: &'a [u8],
+        node: &mut sizes::Node<'a>,
+    ) -> Result<&'a str, String> {
         let (mut name, mut values) = ("", None);
         for field in Fields::of(&ATTRIBUTE, bytes) {
             let (field, value) = field?;
@@ -405,7 +439,11 @@ impl<'a> Walk<'a> {
     /// Subtracts `parts` from the remaining limit.
     fn spend(&mut self, parts: usize) -> Result<(), String> {
         self.parts += parts;
-        if self.parts > self.limits.parts { Err(sizes::too_many_parts(self.limits)) } else { Ok(()) }
+        if self.parts > self.limits.parts {
+            Err(sizes::too_many_parts(self.limits))
+        } else {
+            Ok(())
+        }
     }
 
     fn is_given(&self, name: &str) -> bool {

@@ -10,7 +10,11 @@ pub(crate) trait Destination {
     fn write(&mut self, name: &str, bytes: &[u8]) -> Result<(), Error>;
 
     /// Writes a file with `fill`, which receives the final path.
-    fn write_with(&mut self, name: &str, fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>) -> Result<(), Error>;
+    fn write_with(
+        &mut self,
+        name: &str,
+        fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>,
+    ) -> Result<(), Error>;
 
     /// Records the hash of the last file written.
     fn hashed(&mut self, hash: blake3::Hash);

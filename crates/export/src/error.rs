@@ -34,7 +34,9 @@ impl Error {
             | Problem::EmptyAxis { .. }
             | Problem::Contrib { .. }
             | Problem::LonelyCache { .. } => ErrorKind::Graph,
-            Problem::Conflict { .. } | Problem::TooLargeInline { .. } | Problem::NotInPlace { .. } => ErrorKind::Weights,
+            Problem::Conflict { .. }
+            | Problem::TooLargeInline { .. }
+            | Problem::NotInPlace { .. } => ErrorKind::Weights,
             Problem::Exists { .. }
             | Problem::NoFolder { .. }
             | Problem::NoFile { .. }
@@ -56,7 +58,9 @@ pub(crate) enum Problem {
     // Lowering.
     #[error(transparent)]
     Graph(#[from] cognate_graph::Error),
-    #[error("{graph}: {name} is the name of {first} and of {second}; ONNX requires different names")]
+    #[error(
+        "{graph}: {name} is the name of {first} and of {second}; ONNX requires different names"
+    )]
     SameName { graph: String, name: String, first: &'static str, second: &'static str },
     #[error("{graph}: {kind} has an empty name, which ONNX reserves for omitted inputs")]
     NoName { graph: String, kind: &'static str },
@@ -69,9 +73,13 @@ pub(crate) enum Problem {
     LonelyCache { place: String },
 
     // Weights.
-    #[error("{name}: {first} and {second} share a weights file, but have different weights with this name")]
+    #[error(
+        "{name}: {first} and {second} share a weights file, but have different weights with this name"
+    )]
     Conflict { name: String, first: String, second: String },
-    #[error("{graph}: expected at most {limit} bytes of weights in an ONNX file, found {bytes}; write them to a separate file")]
+    #[error(
+        "{graph}: expected at most {limit} bytes of weights in an ONNX file, found {bytes}; write them to a separate file"
+    )]
     TooLargeInline { graph: String, bytes: u64, limit: u64 },
 
     #[error("{}: graphs cannot point at its weights; export to a new folder without --in-place\n  {}", folder.display(), problems.join("\n  "))]
@@ -104,7 +112,9 @@ pub(crate) enum Problem {
     NoModel { path: PathBuf, message: String },
     #[error("{}: {message}", path.display())]
     Unsound { path: PathBuf, message: String },
-    #[error("COGNATE_LIMITS: expected parts=N, depth=N (at most 64) or elements=N, separated by commas, found {found:?}")]
+    #[error(
+        "COGNATE_LIMITS: expected parts=N, depth=N (at most 64) or elements=N, separated by commas, found {found:?}"
+    )]
     Limits { found: String },
     #[error("{}: changed while it was read; try again when no program writes to it", path.display())]
     Changed { path: PathBuf },

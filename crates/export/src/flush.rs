@@ -20,10 +20,14 @@ const FEW: usize = 128 << 10;
 /// # Errors
 /// The first error of `fill` or of the syncing thread: the system reports a failed write only once,
 /// so the last sync would not repeat it.
-pub(crate) fn write_early(file: &File, fill: impl FnOnce(&mut Early<'_>) -> io::Result<()>) -> io::Result<blake3::Hash> {
+pub(crate) fn write_early(
+    file: &File,
+    fill: impl FnOnce(&mut Early<'_>) -> io::Result<()>,
+) -> io::Result<blake3::Hash> {
     let (wake, woken) = mpsc::sync_channel(1);
     thread::scope(|scope| {
-        let syncing = thread::Builder::new().spawn_scoped(scope, move || woken.iter().try_for_each(|()| file.sync_data()))?;
+        let syncing = thread::Builder::new()
+            .spawn_scoped(scope, move || woken.iter().try_for_each(|()| file.sync_data()))?;
         let mut early = Early { file, wake, waiting: 0, hasher: blake3::Hasher::new() };
         let filled = fill(&mut early);
         let hash = early.hasher.finalize();
@@ -50,7 +54,8 @@ impl Write for Early<'_> {
             self.file.write_all(piece)?;
         } else {
             thread::scope(|scope| {
-                let hashing = thread::Builder::new().spawn_scoped(scope, || hasher.update(piece).count())?;
+                let hashing =
+                    thread::Builder::new().spawn_scoped(scope, || hasher.update(piece).count())?;
                 let written = self.file.write_all(piece);
                 hashing.join().expect("a hash does not panic");
                 written

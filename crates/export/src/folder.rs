@@ -56,7 +56,9 @@ pub struct Hashed {
 impl Report {
     /// Records the hash of the last file written.
     pub(crate) fn hashed(&mut self, hash: blake3::Hash) {
-        let hashed = self.files.last().map(|(name, bytes)| (name.clone(), Hashed { bytes: *bytes, blake3: hash.to_string() }));
+        let hashed = self.files.last().map(|(name, bytes)| {
+            (name.clone(), Hashed { bytes: *bytes, blake3: hash.to_string() })
+        });
         self.hashes.extend(hashed);
     }
 
@@ -71,7 +73,11 @@ impl Destination for Folder {
         self.write(name, bytes)
     }
 
-    fn write_with(&mut self, name: &str, fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>) -> Result<(), Error> {
+    fn write_with(
+        &mut self,
+        name: &str,
+        fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         self.write_with(name, fill)
     }
 
@@ -96,7 +102,13 @@ impl Folder {
         }
         fs::create_dir_all(parent).context("create the folder", parent)?;
         let staged = Staged::create(parent, &name).context("write into the folder", parent)?;
-        Ok(Self { destination, existing, staged, report: Report::default(), former: BTreeSet::new() })
+        Ok(Self {
+            destination,
+            existing,
+            staged,
+            report: Report::default(),
+            former: BTreeSet::new(),
+        })
     }
 
     /// The temporary path of the folder until it is committed, for reading only.
@@ -130,19 +142,29 @@ impl Folder {
     /// If `from` cannot be read, and as [`Folder::write`].
     pub fn copy(&mut self, name: &str, from: &Path) -> Result<(), Error> {
         let mut source = File::open(from).context("read", from)?;
-        self.write_with(name, |file, path| io::copy(&mut source, file).map(drop).context("write", path))
+        self.write_with(name, |file, path| {
+            io::copy(&mut source, file).map(drop).context("write", path)
+        })
     }
 
     /// Writes a file with `fill`, piece by piece, for contents that are not in memory.
     ///
     /// # Errors
     /// As [`Folder::write`].
-    pub fn write_pieces(&mut self, name: &str, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
+    pub fn write_pieces(
+        &mut self,
+        name: &str,
+        fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), Error> {
         self.write_with(name, |file, path| fill(file).context("write", path))
     }
 
     /// Writes a file with `fill`, which receives the final path.
-    pub(crate) fn write_with(&mut self, name: &str, fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>) -> Result<(), Error> {
+    pub(crate) fn write_with(
+        &mut self,
+        name: &str,
+        fill: impl FnOnce(&mut File, &Path) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         write_file(self.staged.path(), &self.destination, name, &mut self.report, fill)
     }
 
@@ -160,8 +182,15 @@ impl Folder {
     }
 
     /// As [`Folder::commit`]; `exchange` swaps two paths, or returns `false` if the system cannot.
-    fn commit_by(self, exchange: impl FnOnce(&Path, &Path) -> io::Result<bool>) -> Result<Report, Error> {
-        for folder in SUBFOLDERS.map(|name| self.staged.path().join(name)).iter().filter(|folder| folder.is_dir()) {
+    fn commit_by(
+        self,
+        exchange: impl FnOnce(&Path, &Path) -> io::Result<bool>,
+    ) -> Result<Report, Error> {
+        for folder in SUBFOLDERS
+            .map(|name| self.staged.path().join(name))
+            .iter()
+            .filter(|folder| folder.is_dir())
+        {
             sync_folder(folder).context("sync", &self.destination)?;
         }
         sync_folder(self.staged.path()).context("sync", &self.destination)?;
@@ -185,7 +214,9 @@ impl Folder {
             (_, true) => Some(staged),
             (true, false) => Some(move_aside(staged, &destination)?),
             (false, false) => {
-                staged.rename(|staged| fs::rename(staged, &destination)).context("write", &destination)?;
+                staged
+                    .rename(|staged| fs::rename(staged, &destination))
+                    .context("write", &destination)?;
                 staged.keep();
                 None
             }
@@ -205,31 +236,52 @@ impl Folder {
             return Err(Problem::Exists { path: path.clone() }.into());
         }
         let mut foreign = BTreeSet::new();
-        for folder in [""].into_iter().chain(SUBFOLDERS).filter(|folder| path.join(folder).is_dir()) {
+        for folder in [""].into_iter().chain(SUBFOLDERS).filter(|folder| path.join(folder).is_dir())
+        {
             for entry in entries(&path.join(folder))? {
                 let name = entry.file_name().to_string_lossy().into_owned();
                 let name = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-                let is_subfolder = entry.file_type().context("read the folder", path)?.is_dir() && SUBFOLDERS.contains(&name.as_str());
+                let is_subfolder = entry.file_type().context("read the folder", path)?.is_dir()
+                    && SUBFOLDERS.contains(&name.as_str());
                 if !is_subfolder && !self.is_ours(&entry, &name)? {
                     foreign.insert(name);
                 }
             }
         }
-        if foreign.is_empty() { Ok(()) } else { Err(Problem::Foreign { path: path.clone(), names: foreign.into_iter().collect() }.into()) }
+        if foreign.is_empty() {
+            Ok(())
+        } else {
+            Err(Problem::Foreign { path: path.clone(), names: foreign.into_iter().collect() }
+                .into())
+        }
     }
 
     /// Whether `name` at the destination is a file of an export.
     fn is_ours(&self, entry: &DirEntry, name: &str) -> Result<bool, Error> {
         let is_file = entry.file_type().context("read", &entry.path())?.is_file();
         let is_written = self.report.files.iter().any(|(written, _)| written == name);
-        Ok(is_file && (is_written || self.former.contains(name) || name.ends_with(".onnx") || name.ends_with(".onnx_data")))
+        Ok(is_file
+            && (is_written
+                || self.former.contains(name)
+                || name.ends_with(".onnx")
+                || name.ends_with(".onnx_data")))
     }
 }
 
-/// Allowed subfolders: where transformers.js searches for graphs, sentence-transformers for settings, and Triton for models and their
-/// versions.
-const SUBFOLDERS: [&str; 10] =
-    ["onnx", "1_Pooling", "encoder", "encoder/1", "decoder", "decoder/1", "model", "model/1", "translate", "translate/1"];
+/// Allowed subfolders: where transformers.js searches for graphs, sentence-transformers for
+/// settings, and Triton for models and their versions.
+const SUBFOLDERS: [&str; 10] = [
+    "onnx",
+    "1_Pooling",
+    "encoder",
+    "encoder/1",
+    "decoder",
+    "decoder/1",
+    "model",
+    "model/1",
+    "translate",
+    "translate/1",
+];
 
 fn entries(folder: &Path) -> Result<Vec<DirEntry>, Error> {
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<_>>);
@@ -249,7 +301,8 @@ pub(crate) fn write_file(
         Some((subfolder, plain)) => (Some(subfolder), plain),
         None => (None, name),
     };
-    let is_name = Path::new(plain).file_name().is_some_and(|found| found == plain) && !plain.contains('\\');
+    let is_name =
+        Path::new(plain).file_name().is_some_and(|found| found == plain) && !plain.contains('\\');
     if !is_name || subfolder.is_some_and(|subfolder| !SUBFOLDERS.contains(&subfolder)) {
         return Err(Problem::FileName { name: name.into() }.into());
     }
@@ -258,7 +311,8 @@ pub(crate) fn write_file(
     }
     let path = destination.join(name);
     if let Some(subfolder) = subfolder {
-        fs::create_dir_all(staged.join(subfolder)).context("create the folder", &destination.join(subfolder))?;
+        fs::create_dir_all(staged.join(subfolder))
+            .context("create the folder", &destination.join(subfolder))?;
     }
     let mut file = File::create_new(staged.join(name)).context("create", &path)?;
     fill(&mut file, &path)?;
@@ -280,10 +334,20 @@ fn resolve(destination: &Path) -> Result<PathBuf, Error> {
     match fs::symlink_metadata(destination) {
         Ok(_) => {
             let resolved = fs::canonicalize(destination).context("follow the link", destination)?;
-            if resolved.is_dir() { Ok(resolved) } else { Err(no_folder("expected a folder, found a file")) }
+            if resolved.is_dir() {
+                Ok(resolved)
+            } else {
+                Err(no_folder("expected a folder, found a file"))
+            }
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound && destination.file_name().is_some() => Ok(destination.into()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(no_folder("expected the path of a folder")),
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound && destination.file_name().is_some() =>
+        {
+            Ok(destination.into())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(no_folder("expected the path of a folder"))
+        }
         Err(error) => Err(error).context("read", destination),
     }
 }
@@ -316,7 +380,8 @@ fn exchange(_: &Path, _: &Path) -> io::Result<bool> {
 /// contains the old one.
 fn move_aside(staged: Staged, destination: &Path) -> Result<Staged, Error> {
     let folder = parent(destination);
-    let aside = Staged::with_suffix(folder, &name(destination), REPLACED).context("write into the folder", folder)?;
+    let aside = Staged::with_suffix(folder, &name(destination), REPLACED)
+        .context("write into the folder", folder)?;
     let old = aside.path().join("old");
     let moved = staged.rename(|staged| {
         fs::rename(destination, &old)?;
@@ -367,7 +432,10 @@ mod tests {
                 folder.write(file, content.as_bytes()).unwrap();
                 folder.commit_by(way).unwrap();
             }
-            assert_eq!((names(parent.path()), names(&out)), (vec!["out".into()], vec!["new.onnx".into()]));
+            assert_eq!(
+                (names(parent.path()), names(&out)),
+                (vec!["out".into()], vec!["new.onnx".into()])
+            );
         }
     }
 
@@ -379,7 +447,8 @@ mod tests {
         fs::create_dir(&out).unwrap();
         let mut folder = Folder::create(&out, Existing::Replace).unwrap();
         folder.write("new.onnx", b"new").unwrap();
-        let error = folder.commit_by(|_, _| Err(io::ErrorKind::PermissionDenied.into())).unwrap_err();
+        let error =
+            folder.commit_by(|_, _| Err(io::ErrorKind::PermissionDenied.into())).unwrap_err();
         assert!(error.to_string().contains("cannot write"), "{error}");
         assert_eq!((names(parent.path()), names(&out)), (vec!["out".into()], Vec::<String>::new()));
     }

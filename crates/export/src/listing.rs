@@ -19,7 +19,10 @@
 //! bytes in weights.onnx_data: 128
 //! ```
 
-use crate::proto::{AttributeProto, DataLocation, DataType, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+use crate::proto::{
+    AttributeProto, DataLocation, DataType, GraphProto, ModelProto, NodeProto, TensorProto,
+    ValueInfoProto,
+};
 use crate::{Error, read_model};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -68,11 +71,18 @@ impl Listing {
     pub fn of(model: &ModelProto) -> Self {
         let empty = GraphProto::default();
         let graph = model.graph.as_ref().unwrap_or(&empty);
-        let opsets = model.opset_import.iter().map(|opset| (domain(&opset.domain).to_owned(), opset.version));
-        let metadata = model.metadata_props.iter().map(|entry| (entry.key.clone(), entry.value.clone()));
+        let opsets = model
+            .opset_import
+            .iter()
+            .map(|opset| (domain(&opset.domain).to_owned(), opset.version));
+        let metadata =
+            model.metadata_props.iter().map(|entry| (entry.key.clone(), entry.value.clone()));
         let mut listing = Self {
             graph: graph.name.clone(),
-            producer: [model.producer_name.as_str(), &model.producer_version].join(" ").trim().to_owned(),
+            producer: [model.producer_name.as_str(), &model.producer_version]
+                .join(" ")
+                .trim()
+                .to_owned(),
             ir_version: model.ir_version,
             opsets: opsets.collect(),
             doc: model.doc_string.clone(),
@@ -108,7 +118,8 @@ impl Listing {
     fn visit(&mut self, graph: &GraphProto) {
         self.initializers.extend(graph.initializer.iter().map(initializer));
         for NodeProto { op_type, domain, attribute, .. } in &graph.node {
-            let operator = if domain.is_empty() { op_type.clone() } else { format!("{domain}.{op_type}") };
+            let operator =
+                if domain.is_empty() { op_type.clone() } else { format!("{domain}.{op_type}") };
             *self.operators.entry(operator).or_default() += 1;
             for AttributeProto { g, .. } in attribute {
                 // The decoder limits the nesting of graphs.
@@ -153,7 +164,11 @@ impl fmt::Display for Listing {
             }
         }
         for (file, bytes) in self.bytes_by_file() {
-            writeln!(f, "bytes in {}: {bytes}", if file.is_empty() { "this file".into() } else { plain(file) })?;
+            writeln!(
+                f,
+                "bytes in {}: {bytes}",
+                if file.is_empty() { "this file".into() } else { plain(file) }
+            )?;
         }
         Ok(())
     }
@@ -161,14 +176,19 @@ impl fmt::Display for Listing {
 
 /// Escapes text of a file, so that it stays on its line and contains no control sequences.
 fn plain(text: &str) -> String {
-    if text.chars().any(char::is_control) { text.escape_debug().to_string() } else { text.to_owned() }
+    if text.chars().any(char::is_control) {
+        text.escape_debug().to_string()
+    } else {
+        text.to_owned()
+    }
 }
 
 fn domain(name: &str) -> &str {
     if name.is_empty() { "ai.onnx" } else { name }
 }
 
-/// Element type and sizes of a tensor's type such as `f32 [batch, 4, past, 32]`; `None` for sizes that are not constant.
+/// Element type and sizes of a tensor's type such as `f32 [batch, 4, past, 32]`; `None` for sizes
+/// that are not constant.
 pub fn tensor_type(described: &str) -> Option<(&str, Vec<Option<i64>>)> {
     let (element, dims) = described.strip_suffix(']')?.split_once(" [")?;
     let sizes = dims.split(", ").filter(|dim| !dim.is_empty());
@@ -195,17 +215,22 @@ fn value(info: &ValueInfoProto) -> (String, String) {
 }
 
 fn initializer(tensor: &TensorProto) -> Initializer {
-    let external = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str());
+    let external = |key: &str| {
+        tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str())
+    };
     let is_external = tensor.data_location() == DataLocation::External;
     let number = |key: &str| external(key).and_then(|value| value.parse::<u64>().ok());
     let dims: Vec<_> = tensor.dims.iter().map(i64::to_string).collect();
-    let elements = tensor.dims.iter().fold(1u64, |product, &size| product.saturating_mul(size.max(0) as u64));
+    let elements =
+        tensor.dims.iter().fold(1u64, |product, &size| product.saturating_mul(size.max(0) as u64));
     let bytes = elements.saturating_mul(element_bits(tensor.data_type)).div_ceil(8);
     Initializer {
         name: tensor.name.clone(),
         ty: format!("{} [{}]", element_type(tensor.data_type), dims.join(", ")),
         bytes: number("length").filter(|_| is_external).unwrap_or(bytes),
-        external: is_external.then(|| (external("location").unwrap_or("?").to_owned(), number("offset").unwrap_or(0))),
+        external: is_external.then(|| {
+            (external("location").unwrap_or("?").to_owned(), number("offset").unwrap_or(0))
+        }),
     }
 }
 

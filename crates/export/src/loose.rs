@@ -6,7 +6,9 @@
 //! first, which moves nothing.
 
 use crate::model::entry;
-use crate::proto::{AttributeProto, AttributeType, DataType, DimensionProto, ModelProto, NodeProto, TensorProto};
+use crate::proto::{
+    AttributeProto, AttributeType, DataType, DimensionProto, ModelProto, NodeProto, TensorProto,
+};
 
 /// The last axis of all inputs whose names begin with `inputs`.
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +24,14 @@ pub(crate) fn loosen(model: &mut ModelProto, loose: LooseAxis<'_>) {
     let Some(graph) = &mut model.graph else { return };
     let mut nodes = Vec::new();
     for input in graph.input.iter_mut().filter(|input| input.name.starts_with(loose.inputs)) {
-        let shape = input.r#type.as_mut().and_then(|ty| ty.tensor_type.as_mut()).and_then(|ty| ty.shape.as_mut());
-        let Some([others @ .., last]) = shape.map(|shape| shape.dim.as_mut_slice()) else { continue };
+        let shape = input
+            .r#type
+            .as_mut()
+            .and_then(|ty| ty.tensor_type.as_mut())
+            .and_then(|ty| ty.shape.as_mut());
+        let Some([others @ .., last]) = shape.map(|shape| shape.dim.as_mut_slice()) else {
+            continue;
+        };
         let Some(size) = last.dim_value else { continue };
         let others = others.len() as i64;
         let property = entry(&format!("cognate.axis.{}", loose.name), size);
@@ -31,9 +39,13 @@ pub(crate) fn loosen(model: &mut ModelProto, loose: LooseAxis<'_>) {
             model.metadata_props.push(property);
         }
         *last = DimensionProto { dim_value: None, dim_param: Some(loose.name.into()) };
-        let [sized, leading, width, target] = ["sized", "leading", "width", "target"].map(|what| format!("{}.{what}", input.name));
+        let [sized, leading, width, target] =
+            ["sized", "leading", "width", "target"].map(|what| format!("{}.{what}", input.name));
         for node in graph.node.iter_mut().filter(|node| node.op_type != "Shape") {
-            node.input.iter_mut().filter(|name| **name == input.name).for_each(|name| name.clone_from(&sized));
+            node.input
+                .iter_mut()
+                .filter(|name| **name == input.name)
+                .for_each(|name| name.clone_from(&sized));
         }
         graph.initializer.push(TensorProto {
             dims: vec![1],

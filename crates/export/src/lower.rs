@@ -19,7 +19,9 @@ mod sums;
 use crate::Error;
 use crate::error::Problem;
 use crate::proto::{DataType, GraphProto, TensorProto};
-use cognate_graph::{Binary, Class, DType, Dim, Graph, Node, NodeId, Op, Scalar, Shape, Symbol, Type};
+use cognate_graph::{
+    Binary, Class, DType, Dim, Graph, Node, NodeId, Op, Scalar, Shape, Symbol, Type,
+};
 use contrib::Pending;
 use emit::{Attribute, Names, value_info};
 use forms::{Form, RowsOf};
@@ -47,7 +49,8 @@ pub(crate) const CONTRIB: &str = "com.microsoft";
 /// Returns the ONNX graph without parameters, which the writer adds. The graph is valid, since it
 /// is verified when built.
 pub(crate) fn lower(graph: &Graph, target: Target) -> Result<GraphProto, Error> {
-    let expanded = if target == Target::Ort { caches::expanded(graph).map_err(Problem::from)? } else { None };
+    let expanded =
+        if target == Target::Ort { caches::expanded(graph).map_err(Problem::from)? } else { None };
     let mut lowering = Lowering::new(expanded.as_ref().unwrap_or(graph), target)?;
     lower_nodes(&mut lowering)?;
     Ok(lowering.made)
@@ -121,8 +124,13 @@ impl<'g> Lowering<'g> {
         let mut titles = HashMap::new();
         for output in graph.outputs() {
             let root = before_reshapes(graph, output.node);
-            if !matches!(graph.node(output.node).op, Op::Input | Op::Parameter | Op::Scalar(_) | Op::Integers(_)) {
-                titles.entry((root, &graph.node(output.node).ty.shape)).or_insert(output.name.as_str());
+            if !matches!(
+                graph.node(output.node).op,
+                Op::Input | Op::Parameter | Op::Scalar(_) | Op::Integers(_)
+            ) {
+                titles
+                    .entry((root, &graph.node(output.node).ty.shape))
+                    .or_insert(output.name.as_str());
             }
         }
         Ok(Self {
@@ -152,7 +160,11 @@ impl<'g> Lowering<'g> {
             tensor_names: Names::of_interface(graph)?,
             made: GraphProto {
                 name: graph.name().into(),
-                output: graph.outputs().iter().map(|output| value_info(&output.name, &graph.node(output.node).ty)).collect(),
+                output: graph
+                    .outputs()
+                    .iter()
+                    .map(|output| value_info(&output.name, &graph.node(output.node).ty))
+                    .collect(),
                 ..GraphProto::default()
             },
         })
@@ -161,16 +173,25 @@ impl<'g> Lowering<'g> {
     fn node(&mut self, id: NodeId, node: &Node) -> Result<(), Error> {
         let axis = |axis: i64| Attribute::Int("axis", axis);
         match &node.op {
-            Op::Input if self.inputs.contains_key(&id) => self.declare(node, self.inputs[&id].clone()),
+            Op::Input if self.inputs.contains_key(&id) => {
+                self.declare(node, self.inputs[&id].clone())
+            }
             // The number of the iteration.
-            Op::Input if self.made.input.iter().any(|known| known.name == node.name) => self.declare(node, node.name.clone()),
+            Op::Input if self.made.input.iter().any(|known| known.name == node.name) => {
+                self.declare(node, node.name.clone())
+            }
             Op::Input => {
                 let info = value_info(&node.name, &node.ty);
                 self.made.input.push(info);
                 if let Some(default) = self.graph.default_of(&node.name) {
                     let data_type = data_type(default.dtype()).into();
                     let raw_data = Some(bytes(default).into());
-                    let tensor = TensorProto { name: node.name.clone(), data_type, raw_data, ..TensorProto::default() };
+                    let tensor = TensorProto {
+                        name: node.name.clone(),
+                        data_type,
+                        raw_data,
+                        ..TensorProto::default()
+                    };
                     self.made.initializer.push(tensor);
                 }
                 self.declare(node, node.name.clone());
@@ -182,7 +203,8 @@ impl<'g> Lowering<'g> {
             }
             Op::Integers(values) => {
                 let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-                let tensor = self.initializer(&node.name, DType::I64, &[values.len() as i64], bytes);
+                let tensor =
+                    self.initializer(&node.name, DType::I64, &[values.len() as i64], bytes);
                 self.declare(node, tensor);
             }
             Op::Range { start, end } => {
@@ -190,46 +212,90 @@ impl<'g> Lowering<'g> {
                 self.define(id, &node.ty.shape, "Range", inputs, &[]);
             }
             // tract 0.23.9 replaces it by a square, which it supports for floats only.
-            Op::Binary(Binary::Mul) if node.ty.dtype == DType::I64 && is_same(self.graph, node.inputs[0], node.inputs[1]) => {
+            Op::Binary(Binary::Mul)
+                if node.ty.dtype == DType::I64
+                    && is_same(self.graph, node.inputs[0], node.inputs[1]) =>
+            {
                 let x = self.value(node.inputs[0])?;
-                let negative = self.emit_between("Neg", &format!("{}.negative", node.name), vec![x.clone()], &[], &node.ty);
-                let product = self.emit_between("Mul", &format!("{}.product", node.name), vec![x, negative], &[], &node.ty);
+                let negative = self.emit_between(
+                    "Neg",
+                    &format!("{}.negative", node.name),
+                    vec![x.clone()],
+                    &[],
+                    &node.ty,
+                );
+                let product = self.emit_between(
+                    "Mul",
+                    &format!("{}.product", node.name),
+                    vec![x, negative],
+                    &[],
+                    &node.ty,
+                );
                 self.define(id, &node.ty.shape, "Neg", vec![product], &[]);
             }
             Op::Indices(_) => {
-                let inputs = vec![self.scalar(&Dim::from(0)), self.value(node.inputs[0])?, self.scalar(&Dim::from(1))];
+                let inputs = vec![
+                    self.scalar(&Dim::from(0)),
+                    self.value(node.inputs[0])?,
+                    self.scalar(&Dim::from(1)),
+                ];
                 self.define(id, &node.ty.shape, "Range", inputs, &[]);
             }
-            Op::Unary(_) | Op::Binary(_) | Op::LessOrEqual | Op::Equal | Op::Select => self.by_rows(id, &[])?,
+            Op::Unary(_) | Op::Binary(_) | Op::LessOrEqual | Op::Equal | Op::Select => {
+                self.by_rows(id, &[])?
+            }
             // For layers, which read rows.
             Op::Cast(dtype @ DType::Bf16) => {
                 let shape = rows(&node.ty.shape);
                 let x = self.form(node.inputs[0], &shape)?;
-                self.define(id, &shape, "Cast", vec![x], &[Attribute::Int("to", data_type(*dtype) as i64)]);
+                self.define(
+                    id,
+                    &shape,
+                    "Cast",
+                    vec![x],
+                    &[Attribute::Int("to", data_type(*dtype) as i64)],
+                );
             }
-            Op::Cast(dtype) => self.by_rows(id, &[Attribute::Int("to", data_type(*dtype) as i64)])?,
+            Op::Cast(dtype) => {
+                self.by_rows(id, &[Attribute::Int("to", data_type(*dtype) as i64)])?
+            }
             Op::Softmax | Op::LogSoftmax => self.by_rows(id, &[axis(-1)])?,
             // ONNX's reference evaluator counts axes from the front.
             Op::GatherElements => self.whole(id, &[axis(node.ty.shape.rank() as i64 - 1)])?,
-            Op::ScatterElements => self.whole(id, &[axis(node.ty.shape.rank() as i64 - 1), Attribute::Text("reduction", "add")])?,
+            Op::ScatterElements => self.whole(
+                id,
+                &[axis(node.ty.shape.rank() as i64 - 1), Attribute::Text("reduction", "add")],
+            )?,
             Op::TopK { count, result } => self.top_k(id, node, count, *result)?,
             Op::LayerNorm { epsilon } => {
                 let (shape, inputs) = self.rows_of_inputs(id)?;
-                self.define(id, &shape, "LayerNormalization", inputs, &[axis(-1), Attribute::Float("epsilon", *epsilon)]);
+                self.define(
+                    id,
+                    &shape,
+                    "LayerNormalization",
+                    inputs,
+                    &[axis(-1), Attribute::Float("epsilon", *epsilon)],
+                );
                 self.give_statistics(node, *epsilon, &shape);
             }
-            Op::LayerNormStatistic { statistic, epsilon } => self.layer_norm_statistic(id, node, *statistic, *epsilon)?,
+            Op::LayerNormStatistic { statistic, epsilon } => {
+                self.layer_norm_statistic(id, node, *statistic, *epsilon)?
+            }
             Op::Sum(axes) => self.sum(id, node, axes)?,
             Op::Expand(shape) => self.expand(id, node, shape)?,
             Op::ScatterAdd => self.scatter_add(id, node)?,
             Op::Gemm { transposed } => {
-                let turns = ["transA", "transB"].into_iter().zip(transposed).filter(|(_, turned)| **turned);
+                let turns =
+                    ["transA", "transB"].into_iter().zip(transposed).filter(|(_, turned)| **turned);
                 let attributes: Vec<_> = turns.map(|(name, _)| Attribute::Int(name, 1)).collect();
                 self.whole(id, &attributes)?;
             }
             Op::Conv(conv) => {
-                let ints = |values: &mut dyn Iterator<Item = &usize>| values.map(|&value| value as i64).collect();
-                let (strides, pads) = (ints(&mut conv.strides.iter()), ints(&mut conv.pads.iter().chain(&conv.pads)));
+                let ints = |values: &mut dyn Iterator<Item = &usize>| {
+                    values.map(|&value| value as i64).collect()
+                };
+                let (strides, pads) =
+                    (ints(&mut conv.strides.iter()), ints(&mut conv.pads.iter().chain(&conv.pads)));
                 // Dilations of 1 are the default, which rten 0.27 does not know.
                 let dilations = vec![1; conv.strides.len()];
                 let attributes = [("dilations", dilations), ("strides", strides), ("pads", pads)];
@@ -245,11 +311,16 @@ impl<'g> Lowering<'g> {
                 let x = node.inputs[0];
                 let (from, to) = self.shapes_of_slice(id, *axis);
                 let mut inputs = vec![self.form(x, &from)?, self.size(start), self.size(end)];
-                inputs.push(self.integers(&[from.rank() as i64 - (node.ty.shape.rank() - axis) as i64]));
+                inputs.push(
+                    self.integers(&[from.rank() as i64 - (node.ty.shape.rank() - axis) as i64]),
+                );
                 self.define(id, &to, "Slice", inputs, &[]);
             }
             Op::CumSum => {
-                let inputs = vec![self.value(node.inputs[0])?, self.scalar(&Dim::from(node.ty.shape.rank() - 1))];
+                let inputs = vec![
+                    self.value(node.inputs[0])?,
+                    self.scalar(&Dim::from(node.ty.shape.rank() - 1)),
+                ];
                 self.define(id, &node.ty.shape, "CumSum", inputs, &[]);
             }
             Op::Gather => self.whole(id, &[axis(0)])?,
@@ -271,8 +342,18 @@ impl<'g> Lowering<'g> {
                 // so the sum is a separate node.
                 match (node.ty.dtype, inputs.as_slice()) {
                     (DType::F16, [x, weight, bias]) => {
-                        let (factors, bias, full) = (vec![x.clone(), weight.clone()], bias.clone(), Type::new(DType::F16, shape.clone()));
-                        let product = self.emit_between("Gemm", &format!("{}.product", node.name), factors, &transposed, &full);
+                        let (factors, bias, full) = (
+                            vec![x.clone(), weight.clone()],
+                            bias.clone(),
+                            Type::new(DType::F16, shape.clone()),
+                        );
+                        let product = self.emit_between(
+                            "Gemm",
+                            &format!("{}.product", node.name),
+                            factors,
+                            &transposed,
+                            &full,
+                        );
                         self.define(id, &shape, "Add", vec![product, bias], &[]);
                     }
                     _ => self.define(id, &shape, "Gemm", inputs, &transposed),
@@ -296,7 +377,8 @@ impl<'g> Lowering<'g> {
     /// Lowers an operation on tensors in the graph's shapes.
     fn whole(&mut self, id: NodeId, attributes: &[Attribute]) -> Result<(), Error> {
         let node = self.graph.node(id);
-        let inputs = node.inputs.iter().map(|&input| self.value(input)).collect::<Result<_, _>>()?;
+        let inputs =
+            node.inputs.iter().map(|&input| self.value(input)).collect::<Result<_, _>>()?;
         self.define(id, &node.ty.shape, node.op.name(), inputs, attributes);
         Ok(())
     }
@@ -316,14 +398,23 @@ impl<'g> Lowering<'g> {
         let shape_of = |input: &NodeId| &graph.node(*input).ty.shape;
         let flat = rows(own);
         let is_flexible = |shape: &Shape| shape == own || is_column_of(shape, own);
-        let allowed = own.rank() > 2 && node.inputs.iter().all(|input| is_flexible(shape_of(input)) || is_row(shape_of(input)));
-        let wanted = node.inputs.iter().any(|&input| self.has(input, &flat) && !self.has(input, own));
+        let allowed = own.rank() > 2
+            && node
+                .inputs
+                .iter()
+                .all(|input| is_flexible(shape_of(input)) || is_row(shape_of(input)));
+        let wanted =
+            node.inputs.iter().any(|&input| self.has(input, &flat) && !self.has(input, own));
         let shape = if allowed && wanted { &flat } else { own };
         let mut inputs = Vec::new();
         for input in &node.inputs {
             let given = shape_of(input);
             let as_rows = shape == &flat && is_flexible(given);
-            inputs.push(if as_rows { self.form(*input, &rows(given))? } else { self.value(*input)? });
+            inputs.push(if as_rows {
+                self.form(*input, &rows(given))?
+            } else {
+                self.value(*input)?
+            });
         }
         Ok((shape.clone(), inputs))
     }
@@ -338,11 +429,13 @@ impl<'g> Lowering<'g> {
         if !of_columns || !self.has(x, &rows(whole)) || self.has(x, whole) {
             return (whole.clone(), own.clone());
         }
-        let mut readers = self.graph.nodes().iter().filter(|reader| reader.inputs.contains(&id)).map(|reader| {
-            let Op::Reshape(shape) = &reader.op else { return None };
-            (shape.dims().last() == own.dims().last()).then_some(shape)
-        });
-        let read = readers.next().flatten().filter(|shape| readers.all(|other| other == Some(shape)));
+        let mut readers =
+            self.graph.nodes().iter().filter(|reader| reader.inputs.contains(&id)).map(|reader| {
+                let Op::Reshape(shape) = &reader.op else { return None };
+                (shape.dims().last() == own.dims().last()).then_some(shape)
+            });
+        let read =
+            readers.next().flatten().filter(|shape| readers.all(|other| other == Some(shape)));
         match read {
             Some(read) => {
                 let mut dims = read.dims().to_vec();
@@ -364,7 +457,13 @@ impl<'g> Lowering<'g> {
         let is_half = node.ty.dtype == DType::F16;
         let to = |dtype| [Attribute::Int("to", data_type(dtype) as i64)];
         let x = match is_half {
-            true => self.emit_between("Cast", &part("single"), vec![x.clone()], &to(DType::F32), &Type::new(DType::F32, shape.clone())),
+            true => self.emit_between(
+                "Cast",
+                &part("single"),
+                vec![x.clone()],
+                &to(DType::F32),
+                &Type::new(DType::F32, shape.clone()),
+            ),
             false => x.clone(),
         };
         let full = Type::new(DType::F32, shape.clone());
@@ -373,11 +472,14 @@ impl<'g> Lowering<'g> {
             *width = Dim::from(1);
         }
         let mean = Type::new(DType::F32, dims);
-        let (two, epsilon, last_axis) = (self.number(2.0), self.number(epsilon), self.integers(&[-1]));
+        let (two, epsilon, last_axis) =
+            (self.number(2.0), self.number(epsilon), self.integers(&[-1]));
         let square = self.emit_between("Pow", &part("square"), vec![x.clone(), two], &[], &full);
         let keep = [Attribute::Int("keepdims", 1)];
-        let mean_square = self.emit_between("ReduceMean", &part("mean"), vec![square, last_axis], &keep, &mean);
-        let shifted = self.emit_between("Add", &part("shifted"), vec![mean_square, epsilon], &[], &mean);
+        let mean_square =
+            self.emit_between("ReduceMean", &part("mean"), vec![square, last_axis], &keep, &mean);
+        let shifted =
+            self.emit_between("Add", &part("shifted"), vec![mean_square, epsilon], &[], &mean);
         let root = self.emit_between("Sqrt", &part("root"), vec![shifted], &[], &mean);
         let mut unit = self.emit_between("Div", &part("unit"), vec![x, root], &[], &full);
         if is_half {
@@ -399,7 +501,8 @@ impl<'g> Lowering<'g> {
                 self.emit("Identity", node, output.name.clone(), vec![tensor], &[]);
             }
         }
-        let outputs: Vec<_> = self.graph.outputs().iter().map(|output| output.name.as_str()).collect();
+        let outputs: Vec<_> =
+            self.graph.outputs().iter().map(|output| output.name.as_str()).collect();
         self.made.value_info.retain(|info| !outputs.contains(&info.name.as_str()));
         Ok(())
     }
@@ -425,14 +528,18 @@ fn before_reshapes(graph: &Graph, mut id: NodeId) -> NodeId {
 fn rows(shape: &Shape) -> Shape {
     match shape.dims() {
         [] => [1, 1].into(),
-        [leading @ .., width] => [leading.iter().collect::<Shape>().elements(), width.clone()].into(),
+        [leading @ .., width] => {
+            [leading.iter().collect::<Shape>().elements(), width.clone()].into()
+        }
     }
 }
 
 /// Whether each row of `full` is combined with one value: `[..., 1]`.
 fn is_column_of(shape: &Shape, full: &Shape) -> bool {
     match (shape.dims(), full.dims()) {
-        ([leading @ .., last], [full_leading @ .., _]) => leading == full_leading && *last == Dim::from(1),
+        ([leading @ .., last], [full_leading @ .., _]) => {
+            leading == full_leading && *last == Dim::from(1)
+        }
         _ => false,
     }
 }
@@ -449,6 +556,14 @@ fn is_row(shape: &Shape) -> bool {
 /// Whether two nodes compute the same value: engines that merge such nodes treat them as one.
 fn is_same(graph: &Graph, one: NodeId, other: NodeId) -> bool {
     let (left, right) = (graph.node(one), graph.node(other));
-    let computed = left.op.class() != Class::Declared && left.op == right.op && left.inputs.len() == right.inputs.len();
-    one == other || computed && left.inputs.iter().zip(&right.inputs).all(|(&one, &other)| is_same(graph, one, other))
+    let computed = left.op.class() != Class::Declared
+        && left.op == right.op
+        && left.inputs.len() == right.inputs.len();
+    one == other
+        || computed
+            && left
+                .inputs
+                .iter()
+                .zip(&right.inputs)
+                .all(|(&one, &other)| is_same(graph, one, other))
 }

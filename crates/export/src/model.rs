@@ -37,20 +37,38 @@ pub fn to_onnx_bytes(program: &Program, metadata: &Metadata) -> Result<Vec<u8>, 
     let recipes = || parameters(program).map(|(_, recipe)| recipe);
     let bytes = recipes().map(Recipe::byte_len).sum();
     if bytes > FILE_LIMIT {
-        return Err(Problem::TooLargeInline { graph: graph.name().into(), bytes, limit: FILE_LIMIT }.into());
+        return Err(Problem::TooLargeInline {
+            graph: graph.name().into(),
+            bytes,
+            limit: FILE_LIMIT,
+        }
+        .into());
     }
-    Ok(model(graph, Target::Portable, metadata, parameters(program).map(|(name, recipe)| inline(name, recipe)).collect())?.encode_to_vec())
+    Ok(model(
+        graph,
+        Target::Portable,
+        metadata,
+        parameters(program).map(|(name, recipe)| inline(name, recipe)).collect(),
+    )?
+    .encode_to_vec())
 }
 
 /// The model of `graph` with the given tensors as parameters.
-pub(crate) fn model(graph: &Graph, target: Target, metadata: &Metadata, parameters: Vec<TensorProto>) -> Result<ModelProto, Error> {
+pub(crate) fn model(
+    graph: &Graph,
+    target: Target,
+    metadata: &Metadata,
+    parameters: Vec<TensorProto>,
+) -> Result<ModelProto, Error> {
     let mut lowered = lower(graph, target)?;
     lowered.initializer.splice(0..0, parameters);
     let contrib = lowered.node.iter().any(|node| node.domain == CONTRIB);
     let opsets = [Some(("", OPSET)), contrib.then_some((CONTRIB, 1))].into_iter().flatten();
     Ok(ModelProto {
         ir_version: IR_VERSION,
-        opset_import: opsets.map(|(domain, version)| OperatorSetIdProto { domain: domain.into(), version }).collect(),
+        opset_import: opsets
+            .map(|(domain, version)| OperatorSetIdProto { domain: domain.into(), version })
+            .collect(),
         producer_name: "cognate".into(),
         producer_version: env!("CARGO_PKG_VERSION").into(),
         doc_string: metadata.doc.clone(),
@@ -62,7 +80,10 @@ pub(crate) fn model(graph: &Graph, target: Target, metadata: &Metadata, paramete
 /// The parameters of a program and their recipes, in the order of first use.
 pub(crate) fn parameters(program: &Program) -> impl Iterator<Item = (&str, &Recipe)> {
     program.graph().all_parameters().into_iter().map(|node| {
-        let recipe = program.weights().get(&node.name).expect("Program::new found a weight for every parameter");
+        let recipe = program
+            .weights()
+            .get(&node.name)
+            .expect("Program::new found a weight for every parameter");
         (node.name.as_str(), recipe)
     })
 }

@@ -56,7 +56,11 @@ impl<'a> Placement<'a> {
         let layout = Self::new(graphs, |name, recipe| {
             let place = recipe.place()?;
             if place.element != recipe.element() {
-                misplaced.elements.entry((place.element.to_string(), recipe.element().to_string())).or_default().push(name.to_owned());
+                misplaced
+                    .elements
+                    .entry((place.element.to_string(), recipe.element().to_string()))
+                    .or_default()
+                    .push(name.to_owned());
             }
             misplaced.look_at(place.file, folder);
             Some((place.file.file_name()?.to_str()?, place.range.start as u64))
@@ -67,7 +71,10 @@ impl<'a> Placement<'a> {
         }
     }
 
-    fn new(graphs: &[(&str, &'a Program)], mut place: impl FnMut(&str, &'a Recipe) -> Option<(&'a str, u64)>) -> Result<Self, Error> {
+    fn new(
+        graphs: &[(&str, &'a Program)],
+        mut place: impl FnMut(&str, &'a Recipe) -> Option<(&'a str, u64)>,
+    ) -> Result<Self, Error> {
         let mut slots: Vec<Slot<'a>> = Vec::new();
         let mut by_name = HashMap::new();
         let mut end = 0u64;
@@ -88,7 +95,11 @@ impl<'a> Placement<'a> {
                     let (file, offset) = match place(name, recipe) {
                         Some((file, offset)) => (Some(file), offset),
                         None => {
-                            let offset = end.next_multiple_of(if recipe.byte_len() < LARGE { LINE } else { PAGE });
+                            let offset = end.next_multiple_of(if recipe.byte_len() < LARGE {
+                                LINE
+                            } else {
+                                PAGE
+                            });
                             end = offset + recipe.byte_len();
                             (None, offset)
                         }
@@ -106,8 +117,16 @@ impl<'a> Placement<'a> {
         let Slot { file, offset, .. } = &self.slots[slot];
         // Relative to the graph's folder, which is also that of the weights file.
         let written = weights_file.rsplit('/').next().unwrap_or(weights_file);
-        let external_data = vec![entry("location", file.unwrap_or(written)), entry("offset", offset), entry("length", recipe.byte_len())];
-        TensorProto { external_data, data_location: DataLocation::External.into(), ..parameter(name, recipe) }
+        let external_data = vec![
+            entry("location", file.unwrap_or(written)),
+            entry("offset", offset),
+            entry("length", recipe.byte_len()),
+        ];
+        TensorProto {
+            external_data,
+            data_location: DataLocation::External.into(),
+            ..parameter(name, recipe)
+        }
     }
 
     /// The existing files with weights.
@@ -166,9 +185,13 @@ impl Misplaced {
     }
 
     fn problems(&self) -> Vec<String> {
-        let files = self.files.iter().filter_map(|(file, problem)| Some(format!("{file}: {}", (*problem)?)));
-        let elements =
-            self.elements.iter().map(|((stored, wanted), names)| format!("{}: expected {wanted}, stored as {stored}", some_of(names)));
+        let files = self
+            .files
+            .iter()
+            .filter_map(|(file, problem)| Some(format!("{file}: {}", (*problem)?)));
+        let elements = self.elements.iter().map(|((stored, wanted), names)| {
+            format!("{}: expected {wanted}, stored as {stored}", some_of(names))
+        });
         files.chain(elements).collect()
     }
 }

@@ -46,7 +46,8 @@ pub fn remove_leftovers(folder: &Path, name: Option<&OsStr>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        let left = destination(&entry.file_name()).filter(|left| name.is_none_or(|name| name == left.as_os_str()));
+        let left = destination(&entry.file_name())
+            .filter(|left| name.is_none_or(|name| name == left.as_os_str()));
         let (true, Some(left)) = (is_folder, left) else { continue };
         if let Some(Ok(_lock)) = lock(&path) {
             restore(&path, &folder.join(left));
@@ -60,7 +61,8 @@ fn destination(name: &OsStr) -> Option<OsString> {
     let name = name.to_str()?.strip_prefix('.')?;
     let name = name.strip_suffix(PARTIAL).or_else(|| name.strip_suffix(REPLACED))?;
     let (name, random) = name.rsplit_once('.')?;
-    (random.len() == RANDOM && random.bytes().all(|byte| byte.is_ascii_alphanumeric())).then(|| name.into())
+    (random.len() == RANDOM && random.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+        .then(|| name.into())
 }
 
 /// Completes or reverts a commit that was interrupted while a name was missing.
@@ -72,7 +74,14 @@ fn restore(left: &Path, destination: &Path) {
     }
     let aside = left.join(ASIDE);
     if aside.is_dir() {
-        let names = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect::<Vec<_>>();
+        let names = |folder: &Path| {
+            fs::read_dir(folder)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|entry| entry.file_name())
+                .collect::<Vec<_>>()
+        };
         let folder = left.parent().unwrap_or(Path::new("."));
         let new: Vec<_> = names(left).into_iter().filter(|name| name != ASIDE).collect();
         // If an old file is still where a new one belongs, old files were being moved aside: move
@@ -115,13 +124,19 @@ impl Staged {
 
     pub(crate) fn with_suffix(parent: &Path, name: &str, suffix: &str) -> io::Result<Self> {
         loop {
-            let folder = tempfile::Builder::new().prefix(&format!(".{name}.")).suffix(suffix).rand_bytes(RANDOM).tempdir_in(parent)?;
+            let folder = tempfile::Builder::new()
+                .prefix(&format!(".{name}."))
+                .suffix(suffix)
+                .rand_bytes(RANDOM)
+                .tempdir_in(parent)?;
             let path = folder.path().to_owned();
             hold(&path);
             // Before it was locked, another process may have removed the folder as a leftover.
             match lock(&path) {
                 Some(Err(Taken)) => release(&path),
-                Some(Ok(lock)) => return Ok(Self { folder: Some(folder), path, _lock: Some(lock) }),
+                Some(Ok(lock)) => {
+                    return Ok(Self { folder: Some(folder), path, _lock: Some(lock) });
+                }
                 None => return Ok(Self { folder: Some(folder), path, _lock: None }),
             }
         }
@@ -230,15 +245,21 @@ impl PartialFile {
 
     fn open(path: &Path, lock: impl Fn(&File) -> bool) -> io::Result<Option<Self>> {
         let mut name = OsString::from(".");
-        name.push(path.file_name().ok_or_else(|| io::Error::other("expected a path with a file name"))?);
+        name.push(
+            path.file_name().ok_or_else(|| io::Error::other("expected a path with a file name"))?,
+        );
         name.push(".cognate-partial");
         let partial = path.with_file_name(name);
         loop {
             // Never write through a link that others may have created.
             if fs::symlink_metadata(&partial).is_ok_and(|metadata| !metadata.is_file()) {
-                return Err(io::Error::other(format!("{} is not a regular file; remove it", partial.display())));
+                return Err(io::Error::other(format!(
+                    "{} is not a regular file; remove it",
+                    partial.display()
+                )));
             }
-            let file = OpenOptions::new().write(true).create(true).truncate(false).open(&partial)?;
+            let file =
+                OpenOptions::new().write(true).create(true).truncate(false).open(&partial)?;
             if !lock(&file) {
                 return Ok(None);
             }
@@ -291,7 +312,8 @@ impl Drop for PartialFile {
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let place = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-    fs::symlink_metadata(path).is_ok_and(|there| file.metadata().is_ok_and(|here| place(here) == place(there)))
+    fs::symlink_metadata(path)
+        .is_ok_and(|there| file.metadata().is_ok_and(|here| place(here) == place(there)))
 }
 
 /// Other systems cannot identify a file.
@@ -308,7 +330,10 @@ pub(crate) mod tests {
 
     /// Sorted names of a folder's files, including hidden ones.
     pub(crate) fn names(folder: &Path) -> Vec<String> {
-        let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }
@@ -339,8 +364,14 @@ pub(crate) mod tests {
         }
         fs::write(folder.path().join(".out.dddddd.partial"), "a file is nobody's").unwrap();
         let second = Staged::create(folder.path(), "out").unwrap();
-        let name = |staged: &Staged| staged.path().file_name().unwrap().to_str().unwrap().to_owned();
-        let mut expected = vec![".other.cccccc.partial".into(), ".out.dddddd.partial".into(), name(&living), name(&second)];
+        let name =
+            |staged: &Staged| staged.path().file_name().unwrap().to_str().unwrap().to_owned();
+        let mut expected = vec![
+            ".other.cccccc.partial".into(),
+            ".out.dddddd.partial".into(),
+            name(&living),
+            name(&second),
+        ];
         expected.sort();
         assert_eq!(names(folder.path()), expected);
         drop((living, second));
@@ -354,7 +385,10 @@ pub(crate) mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join(".out.aaaaaa.replaced/old/whole")).unwrap();
         remove_leftovers(folder.path(), Some("out".as_ref()));
-        assert_eq!((names(folder.path()), names(&folder.path().join("out"))), (vec!["out".into()], vec!["whole".into()]));
+        assert_eq!(
+            (names(folder.path()), names(&folder.path().join("out"))),
+            (vec!["out".into()], vec!["whole".into()])
+        );
     }
 
     /// The files of an addition, `a` and `b`, after a number of its renames: old ones aside, then
@@ -381,8 +415,13 @@ pub(crate) mod tests {
                 fs::rename(from.join(name), to.join(name)).unwrap();
             }
             remove_leftovers(folder.path(), Some("cognate".as_ref()));
-            let found = ["a", "b"].map(|name| fs::read_to_string(folder.path().join(name)).unwrap());
-            assert_eq!((names(folder.path()), found), (vec!["a".into(), "b".into()], [expected; 2].map(String::from)), "{n_moves} moves");
+            let found =
+                ["a", "b"].map(|name| fs::read_to_string(folder.path().join(name)).unwrap());
+            assert_eq!(
+                (names(folder.path()), found),
+                (vec!["a".into(), "b".into()], [expected; 2].map(String::from)),
+                "{n_moves} moves"
+            );
         }
     }
 
@@ -391,13 +430,17 @@ pub(crate) mod tests {
     fn a_file_has_one_writer_and_writes_over_what_was_left() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("text");
-        fs::write(folder.path().join(".text.cognate-partial"), "left by another, and longer").unwrap();
+        fs::write(folder.path().join(".text.cognate-partial"), "left by another, and longer")
+            .unwrap();
         let mut file = PartialFile::create(&path).unwrap().unwrap();
         assert!(PartialFile::create(&path).unwrap().is_none(), "two write one file");
         file.write_all(b"whole").unwrap();
         assert!(!path.exists());
         file.commit().unwrap();
-        assert_eq!((names(folder.path()), fs::read(&path).unwrap()), (vec!["text".into()], b"whole".to_vec()));
+        assert_eq!(
+            (names(folder.path()), fs::read(&path).unwrap()),
+            (vec!["text".into()], b"whole".to_vec())
+        );
         drop(PartialFile::create(&path).unwrap().unwrap());
         assert_eq!(names(folder.path()), ["text"]);
     }

@@ -1,12 +1,14 @@
-//! A graph of sequences of ids as one of texts, by the SentencePiece operators of the package `onnxruntime-extensions`.
+//! A graph of sequences of ids as one of texts, by the SentencePiece operators of the package
+//! `onnxruntime-extensions`.
 //!
-//! The graph has the inputs `input_ids` and `attention_mask` i64 [batch, src] and the output `sequences` i64 [batch, n, length];
-//! instead of the inputs it gets `text` string [batch], and besides the output `texts` string [batch, n].
+//! The graph has the inputs `input_ids` and `attention_mask` i64 [batch, src] and the output
+//! `sequences` i64 [batch, n, length]; instead of the inputs it gets `text` string [batch], and
+//! besides the output `texts` string [batch, n].
 
 use crate::destination::Destination;
 use crate::proto::{
-    AttributeProto, AttributeType, DataType, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
-    TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
+    AttributeProto, AttributeType, DataType, DimensionProto, GraphProto, ModelProto, NodeProto,
+    OperatorSetIdProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
 };
 use crate::{Error, Folder, read_model};
 use prost::Message;
@@ -36,8 +38,8 @@ pub struct TextOperators {
 }
 
 impl TextOperators {
-    /// Writes the file `graph` of a folder again as the file `name`, with the operators around it. Both have the same weights. An empty
-    /// text has an empty result.
+    /// Writes the file `graph` of a folder again as the file `name`, with the operators around it.
+    /// Both have the same weights. An empty text has an empty result.
     ///
     /// # Errors
     /// If a file cannot be read or written.
@@ -60,27 +62,44 @@ impl TextOperators {
         graph.initializer.append(&mut nodes.0.initializer);
         graph.input.retain(|input| !INPUTS.contains(&input.name.as_str()));
         graph.input.insert(0, value_info("text", DataType::String, &["batch"]));
-        graph.output.push(value_info("texts", DataType::String, &["batch", "num_return_sequences"]));
+        graph.output.push(value_info(
+            "texts",
+            DataType::String,
+            &["batch", "num_return_sequences"],
+        ));
         model.opset_import.push(OperatorSetIdProto { domain: EXTENSIONS.into(), version: 1 });
     }
 
     /// `input_ids` and `attention_mask` of `text`.
     fn encode(&self, nodes: &mut Nodes) {
         let (n_prefix, n_suffix) = (self.prefix.len() as i64, self.suffix.len() as i64);
-        let around: Vec<i64> = self.prefix.iter().chain(&self.suffix).copied().chain([self.pad]).collect();
+        let around: Vec<i64> =
+            self.prefix.iter().chain(&self.suffix).copied().chain([self.pad]).collect();
         let options = ["text.nbest", "text.alpha", "text.no", "text.no", "text.no"];
         nodes.constant("text.nbest", DataType::Int64, &[1], 0_i64.to_le_bytes().into());
         nodes.constant("text.alpha", DataType::Float, &[1], 0_f32.to_le_bytes().into());
         nodes.constant("text.no", DataType::Bool, &[1], vec![0]);
-        nodes.extension("SentencepieceTokenizer", &[&["text"], &options[..]].concat(), &["text.pieces", "text.bounds"], &self.source);
-        nodes.add("Cast", &["text.pieces"], "text.pieces.i64", &[int("to", DataType::Int64 as i64)]);
+        nodes.extension(
+            "SentencepieceTokenizer",
+            &[&["text"], &options[..]].concat(),
+            &["text.pieces", "text.bounds"],
+            &self.source,
+        );
+        nodes.add(
+            "Cast",
+            &["text.pieces"],
+            "text.pieces.i64",
+            &[int("to", DataType::Int64 as i64)],
+        );
         nodes.integers("text.ids_of_pieces", &self.source_ids);
         nodes.add("Gather", &["text.ids_of_pieces", "text.pieces.i64"], "text.ids", &[]);
         // The ids of all texts, prefix, suffix and padding, from which each row takes its own.
         nodes.integers("text.around", &around);
         nodes.add("Concat", &["text.ids", "text.around"], "text.all", &[int("axis", 0)]);
         nodes.add("Shape", &["text.ids"], "text.total", &[]);
-        for (name, value) in [("text.minus_one", -1), ("text.zero", 0), ("text.one", 1), ("text.end", i64::MAX)] {
+        for (name, value) in
+            [("text.minus_one", -1), ("text.zero", 0), ("text.one", 1), ("text.end", i64::MAX)]
+        {
             nodes.integers(name, &[value]);
         }
         nodes.add("Slice", &["text.bounds", "text.zero", "text.minus_one"], "text.starts", &[]);
@@ -107,23 +126,45 @@ impl TextOperators {
         nodes.add("Add", &["text.total", "text.positions"], "text.place_in_prefix", &[]);
         nodes.add("Less", &["text.inner", "text.row_counts"], "text.is_before_suffix", &[]);
         nodes.add("Less", &["text.positions", "text.n_prefix"], "text.is_prefix", &[]);
-        nodes.add("Where", &["text.is_before_suffix", "text.place_in_text", "text.place_in_suffix"], "text.place_inside", &[]);
-        nodes.add("Where", &["text.is_token", "text.place_inside", "text.place_of_pad"], "text.place_after_prefix", &[]);
-        nodes.add("Where", &["text.is_prefix", "text.place_in_prefix", "text.place_after_prefix"], "text.places", &[]);
+        nodes.add(
+            "Where",
+            &["text.is_before_suffix", "text.place_in_text", "text.place_in_suffix"],
+            "text.place_inside",
+            &[],
+        );
+        nodes.add(
+            "Where",
+            &["text.is_token", "text.place_inside", "text.place_of_pad"],
+            "text.place_after_prefix",
+            &[],
+        );
+        nodes.add(
+            "Where",
+            &["text.is_prefix", "text.place_in_prefix", "text.place_after_prefix"],
+            "text.places",
+            &[],
+        );
         nodes.add("Gather", &["text.all", "text.places"], INPUTS[0], &[]);
     }
 
     /// `texts` of `sequences`: the operator joins one at a time.
     fn decode(&self, nodes: &mut Nodes) {
-        let shown: Vec<u8> = self.target_pieces.iter().map(|piece| u8::from(piece.is_some())).collect();
-        let pieces: Vec<i64> = self.target_pieces.iter().map(|piece| piece.unwrap_or(0).into()).collect();
+        let shown: Vec<u8> =
+            self.target_pieces.iter().map(|piece| u8::from(piece.is_some())).collect();
+        let pieces: Vec<i64> =
+            self.target_pieces.iter().map(|piece| piece.unwrap_or(0).into()).collect();
         nodes.constant("texts.shown", DataType::Bool, &[shown.len() as i64], shown);
         nodes.integers("texts.pieces_of_ids", &pieces);
         nodes.constant("texts.none", DataType::String, &[0], Vec::new());
         nodes.constant("texts.yes", DataType::Bool, &[], vec![1]);
         nodes.add("Shape", &["sequences"], "texts.shape", &[int("end", 2)]);
         nodes.add("Shape", &["sequences"], "texts.length", &[int("start", 2)]);
-        nodes.add("Concat", &["text.minus_one", "texts.length"], "texts.rows_shape", &[int("axis", 0)]);
+        nodes.add(
+            "Concat",
+            &["text.minus_one", "texts.length"],
+            "texts.rows_shape",
+            &[int("axis", 0)],
+        );
         nodes.add("Reshape", &["sequences", "texts.rows_shape"], "texts.rows", &[]);
         nodes.add("ReduceProd", &["texts.shape"], "texts.n_rows", &[int("keepdims", 0)]);
         let mut body = Nodes(GraphProto { name: "joins_pieces".into(), ..GraphProto::default() });
@@ -131,7 +172,12 @@ impl TextOperators {
         body.add("Gather", &["texts.shown", "texts.row"], "texts.row_shown", &[]);
         body.add("Compress", &["texts.row", "texts.row_shown"], "texts.row_ids", &[]);
         body.add("Gather", &["texts.pieces_of_ids", "texts.row_ids"], "texts.row_pieces", &[]);
-        body.extension("SentencepieceDecoder", &["texts.row_pieces"], &["texts.row_text"], &self.target);
+        body.extension(
+            "SentencepieceDecoder",
+            &["texts.row_pieces"],
+            &["texts.row_text"],
+            &self.target,
+        );
         body.add("Concat", &["texts.before", "texts.row_text"], "texts.so_far", &[int("axis", 0)]);
         body.add("Identity", &["texts.go_on"], "texts.goes_on", &[]);
         body.0.input = vec![
@@ -139,12 +185,17 @@ impl TextOperators {
             value_info("texts.go_on", DataType::Bool, &[]),
             value_info("texts.before", DataType::String, &["texts"]),
         ];
-        body.0.output =
-            vec![value_info("texts.goes_on", DataType::Bool, &[]), value_info("texts.so_far", DataType::String, &["next_texts"])];
+        body.0.output = vec![
+            value_info("texts.goes_on", DataType::Bool, &[]),
+            value_info("texts.so_far", DataType::String, &["next_texts"]),
+        ];
         let body = AttributeProto { g: Some(body.0), ..attribute("body", AttributeType::Graph) };
         nodes.add("Loop", &["texts.n_rows", "texts.yes", "texts.none"], "texts.joined", &[body]);
         nodes.add("Reshape", &["texts.joined", "texts.shape"], "texts.of_rows", &[]);
-        let empty = AttributeProto { s: Some(Default::default()), ..attribute("value_string", AttributeType::String) };
+        let empty = AttributeProto {
+            s: Some(Default::default()),
+            ..attribute("value_string", AttributeType::String)
+        };
         nodes.add("Constant", &[], "texts.empty", &[empty]);
         nodes.add("Equal", &["text.row_counts", "text.zero"], "text.is_empty", &[]);
         nodes.add("Where", &["text.is_empty", "texts.empty", "texts.of_rows"], "texts", &[]);
@@ -155,32 +206,65 @@ impl TextOperators {
 struct Nodes(GraphProto);
 
 impl Nodes {
-    fn add(&mut self, operator: &str, inputs: &[&str], output: &str, attributes: &[AttributeProto]) {
+    fn add(
+        &mut self,
+        operator: &str,
+        inputs: &[&str],
+        output: &str,
+        attributes: &[AttributeProto],
+    ) {
         self.node(operator, "", inputs, &[output], attributes.to_vec());
     }
 
     /// An operator of the package, with a SentencePiece model.
     fn extension(&mut self, operator: &str, inputs: &[&str], outputs: &[&str], model: &[u8]) {
-        let model = AttributeProto { s: Some(model.to_vec().into()), ..attribute("model", AttributeType::String) };
+        let model = AttributeProto {
+            s: Some(model.to_vec().into()),
+            ..attribute("model", AttributeType::String)
+        };
         self.node(operator, EXTENSIONS, inputs, outputs, vec![model]);
     }
 
-    fn node(&mut self, operator: &str, domain: &str, inputs: &[&str], outputs: &[&str], attribute: Vec<AttributeProto>) {
+    fn node(
+        &mut self,
+        operator: &str,
+        domain: &str,
+        inputs: &[&str],
+        outputs: &[&str],
+        attribute: Vec<AttributeProto>,
+    ) {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let name = outputs.first().copied().unwrap_or_default().to_owned();
         let (op_type, domain) = (operator.to_owned(), domain.to_owned());
-        self.0.node.push(NodeProto { input: owned(inputs), output: owned(outputs), name, op_type, attribute, domain });
+        self.0.node.push(NodeProto {
+            input: owned(inputs),
+            output: owned(outputs),
+            name,
+            op_type,
+            attribute,
+            domain,
+        });
     }
 
     fn integers(&mut self, name: &str, values: &[i64]) {
-        self.constant(name, DataType::Int64, &[values.len() as i64], values.iter().flat_map(|value| value.to_le_bytes()).collect());
+        self.constant(
+            name,
+            DataType::Int64,
+            &[values.len() as i64],
+            values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        );
     }
 
     fn constant(&mut self, name: &str, data_type: DataType, dims: &[i64], bytes: Vec<u8>) {
         // Strings have no raw form.
         let raw_data = (data_type != DataType::String).then(|| bytes.into());
-        let tensor =
-            TensorProto { dims: dims.to_vec(), data_type: data_type.into(), name: name.into(), raw_data, ..TensorProto::default() };
+        let tensor = TensorProto {
+            dims: dims.to_vec(),
+            data_type: data_type.into(),
+            name: name.into(),
+            raw_data,
+            ..TensorProto::default()
+        };
         self.0.initializer.push(tensor);
     }
 }
@@ -194,7 +278,17 @@ fn int(name: &str, value: i64) -> AttributeProto {
 }
 
 fn value_info(name: &str, elem_type: DataType, dims: &[&str]) -> ValueInfoProto {
-    let dim = dims.iter().map(|dim| DimensionProto { dim_value: None, dim_param: Some((*dim).to_owned()) }).collect();
-    let tensor_type = Some(TensorTypeProto { elem_type: elem_type.into(), shape: Some(TensorShapeProto { dim }) });
-    ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type }), doc_string: String::new() }
+    let dim = dims
+        .iter()
+        .map(|dim| DimensionProto { dim_value: None, dim_param: Some((*dim).to_owned()) })
+        .collect();
+    let tensor_type = Some(TensorTypeProto {
+        elem_type: elem_type.into(),
+        shape: Some(TensorShapeProto { dim }),
+    });
+    ValueInfoProto {
+        name: name.into(),
+        r#type: Some(TypeProto { tensor_type }),
+        doc_string: String::new(),
+    }
 }

@@ -34,7 +34,11 @@ pub struct Export<'a> {
 
 impl<'a> Export<'a> {
     /// Graphs for every engine.
-    pub fn new(graphs: &'a [(&'a str, &'a Program)], weights_file: &'a str, metadata: &'a Metadata) -> Self {
+    pub fn new(
+        graphs: &'a [(&'a str, &'a Program)],
+        weights_file: &'a str,
+        metadata: &'a Metadata,
+    ) -> Self {
         Self { graphs, weights_file, metadata, loose: None, target: Target::Portable }
     }
 
@@ -48,7 +52,9 @@ impl<'a> Export<'a> {
         self.write_files(&placement, folder)?;
         // Graphs that engines would reject are not written.
         let limits = Limits::from_environment()?;
-        self.graphs.iter().try_for_each(|(name, _)| check_model(&folder.path().join(name), &limits).map(drop))
+        self.graphs
+            .iter()
+            .try_for_each(|(name, _)| check_model(&folder.path().join(name), &limits).map(drop))
     }
 
     /// Writes graphs that point to existing files of weights; only computed weights are written to
@@ -67,7 +73,11 @@ impl<'a> Export<'a> {
     }
 
     /// Writes the graphs and the weights file, if needed, and records their hashes.
-    fn write_files(&self, placement: &Placement<'_>, folder: &mut impl Destination) -> Result<(), Error> {
+    fn write_files(
+        &self,
+        placement: &Placement<'_>,
+        folder: &mut impl Destination,
+    ) -> Result<(), Error> {
         for (name, bytes) in self.files(placement)? {
             folder.write(&name, &bytes)?;
             folder.hashed(blake3::hash(&bytes));
@@ -75,7 +85,8 @@ impl<'a> Export<'a> {
         if placement.has_weights_file() {
             let mut hash = None;
             folder.write_with(self.weights_file, |file, path| {
-                hash = Some(write_early(file, |file| placement.write(file)).context("write", path)?);
+                hash =
+                    Some(write_early(file, |file| placement.write(file)).context("write", path)?);
                 Ok(())
             })?;
             hash.into_iter().for_each(|hash| folder.hashed(hash));
@@ -95,10 +106,16 @@ impl<'a> Export<'a> {
     /// an in-place export.
     fn files(&self, placement: &Placement<'_>) -> Result<Vec<(String, Vec<u8>)>, Error> {
         thread::scope(|scope| {
-            let threads: Vec<_> =
-                self.graphs.iter().map(|&(file, program)| (file, scope.spawn(move || self.graph_file(program, placement)))).collect();
+            let threads: Vec<_> = self
+                .graphs
+                .iter()
+                .map(|&(file, program)| {
+                    (file, scope.spawn(move || self.graph_file(program, placement)))
+                })
+                .collect();
             let join = |(file, thread): (&str, thread::ScopedJoinHandle<'_, _>)| {
-                let bytes = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+                let bytes =
+                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
                 Ok((file.to_owned(), bytes))
             };
             threads.into_iter().map(join).collect()
@@ -106,7 +123,9 @@ impl<'a> Export<'a> {
     }
 
     fn graph_file(&self, program: &Program, placement: &Placement<'_>) -> Result<Vec<u8>, Error> {
-        let tensors = parameters(program).map(|(name, recipe)| placement.tensor(name, recipe, self.weights_file)).collect();
+        let tensors = parameters(program)
+            .map(|(name, recipe)| placement.tensor(name, recipe, self.weights_file))
+            .collect();
         let mut model = model(program.graph(), self.target, self.metadata, tensors)?;
         if let Some(loose) = self.loose {
             loosen(&mut model, loose);
@@ -119,7 +138,12 @@ impl<'a> Export<'a> {
 ///
 /// # Errors
 /// As [`Folder::create`], [`Export::write`] and [`Folder::commit`].
-pub fn write_folder(destination: &Path, export: &Export<'_>, files: &[(&str, &[u8])], existing: Existing) -> Result<Report, Error> {
+pub fn write_folder(
+    destination: &Path,
+    export: &Export<'_>,
+    files: &[(&str, &[u8])],
+    existing: Existing,
+) -> Result<Report, Error> {
     let mut folder = Folder::create(destination, existing)?;
     export.write(&mut folder)?;
     for (name, bytes) in files {

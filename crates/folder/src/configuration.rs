@@ -31,7 +31,8 @@ impl Configuration {
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(CONFIG);
         let config_json = read_text(&path).at(&path, "read")?;
-        let config = Config::from_json(&config_json).map_err(|error| Error::within(ErrorKind::Model, folder, error))?;
+        let config = Config::from_json(&config_json)
+            .map_err(|error| Error::within(ErrorKind::Model, folder, error))?;
         let generation_json = read_if_there(&folder.join(GENERATION_CONFIG))?;
         Ok(Self { config_json, config, generation_json })
     }

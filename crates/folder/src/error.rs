@@ -23,7 +23,8 @@ pub enum ErrorKind {
     File,
     /// The folder has no model, or not one of the required kind.
     NoModel,
-    /// `cognate.json` is malformed, newer than this version, or does not describe the files beside it.
+    /// `cognate.json` is malformed, newer than this version, or does not describe the files beside
+    /// it.
     Manifest,
     /// `config.json` or the weights are malformed or do not fit each other.
     Model,
@@ -34,7 +35,11 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    pub(crate) fn new(kind: ErrorKind, place: impl fmt::Display, message: impl fmt::Display) -> Self {
+    pub(crate) fn new(
+        kind: ErrorKind,
+        place: impl fmt::Display,
+        message: impl fmt::Display,
+    ) -> Self {
         Self { kind, message: format!("{place}: {message}") }
     }
 
@@ -45,7 +50,10 @@ impl Error {
 
     /// The error of unused tensors of a checkpoint.
     pub(crate) fn unused_tensors(error: &cognate_model::Error) -> Self {
-        Self { kind: ErrorKind::UnusedTensors, message: format!("{error}\npass --ignore-unused to ignore them") }
+        Self {
+            kind: ErrorKind::UnusedTensors,
+            message: format!("{error}\npass --ignore-unused to ignore them"),
+        }
     }
 
     /// The category of the error.
@@ -61,7 +69,9 @@ pub(crate) trait AtPath<T> {
 
 impl<T> AtPath<T> for io::Result<T> {
     fn at(self, path: &Path, action: &str) -> Result<T> {
-        self.map_err(|error| Error::new(ErrorKind::File, path.display(), format_args!("cannot be {action}: {error}")))
+        self.map_err(|error| {
+            Error::new(ErrorKind::File, path.display(), format_args!("cannot be {action}: {error}"))
+        })
     }
 }
 

@@ -18,9 +18,12 @@ pub struct ExportedGraphs {
 /// The layout of the export in `folder`, if there is one.
 pub fn find_layout(folder: &Path) -> Option<Layout> {
     let with = |file: fn(&Layout) -> Option<&'static &'static str>| {
-        Layout::ALL.into_iter().find(|layout| file(layout).is_some_and(|file| folder.join(file).exists()))
+        Layout::ALL
+            .into_iter()
+            .find(|layout| file(layout).is_some_and(|file| folder.join(file).exists()))
     };
-    // The names of decoders are unique; if the decoder is missing, the encoder determines the layout.
+    // The names of decoders are unique; if the decoder is missing, the encoder determines the
+    // layout.
     with(|layout| layout.files().last())
         .or_else(|| with(|layout| layout.files().first()))
         .or_else(|| Layout::ALL.into_iter().find(|layout| folder.join(layout.file()).exists()))
@@ -43,15 +46,16 @@ pub fn require_layout(folder: &Path) -> Result<Layout> {
     })
 }
 
-/// The graphs in `folder` for an engine. Graphs of Optimum can be in the subfolder `onnx`; its merged decoder has an `If`, which only
-/// ONNX Runtime runs.
+/// The graphs in `folder` for an engine. Graphs of Optimum can be in the subfolder `onnx`; its
+/// merged decoder has an `If`, which only ONNX Runtime runs.
 ///
 /// # Errors
 /// If the engine can run none of them on the device.
 pub fn find_graphs(folder: &Path, engine: Engine, device: Device) -> Result<ExportedGraphs> {
     let Some(place) = optimum(folder) else {
         let layout = find_layout(folder).unwrap_or_default();
-        // On a GPU the same operator expects another order of keys, and results would be wrong without an error.
+        // On a GPU the same operator expects another order of keys, and results would be wrong
+        // without an error.
         if layout == Layout::SharedCache && device == Device::Cuda {
             let message = "was exported with --target ort, for the CPU only, found --device cuda; export it without --target ort";
             return Err(Error::new(ErrorKind::Engine, folder.display(), message));
@@ -59,19 +63,29 @@ pub fn find_graphs(folder: &Path, engine: Engine, device: Device) -> Result<Expo
         if layout == Layout::Generate {
             require_loops(folder, engine)?;
         }
-        return Ok(ExportedGraphs { layout, files: graph_files(folder, layout).into_iter().map(|file| folder.join(file)).collect() });
+        return Ok(ExportedGraphs {
+            layout,
+            files: graph_files(folder, layout).into_iter().map(|file| folder.join(file)).collect(),
+        });
     };
-    let (encoder, merged, divided) = (place.join(ENCODER), place.join(MERGED), DIVIDED.map(|file| place.join(file)));
+    let (encoder, merged, divided) =
+        (place.join(ENCODER), place.join(MERGED), DIVIDED.map(|file| place.join(file)));
     let files = if engine == Engine::Ort && merged.exists() {
         vec![encoder, merged]
     } else if divided.iter().all(|file| file.exists()) {
         [vec![encoder], divided.to_vec()].concat()
     } else {
         let (found, advice) = match merged.exists() {
-            true => (MERGED, ", whose `If` only ONNX Runtime runs; choose --engine ort, or add these files"),
+            true => (
+                MERGED,
+                ", whose `If` only ONNX Runtime runs; choose --engine ort, or add these files",
+            ),
             false => ("not both", ""),
         };
-        let message = format!("expected {} and {} for {engine}, found {found}{advice}", DIVIDED[0], DIVIDED[1]);
+        let message = format!(
+            "expected {} and {} for {engine}, found {found}{advice}",
+            DIVIDED[0], DIVIDED[1]
+        );
         return Err(Error::new(ErrorKind::Engine, place.display(), message));
     };
     Ok(ExportedGraphs { layout: Layout::HuggingFace, files })

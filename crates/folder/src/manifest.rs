@@ -10,7 +10,10 @@ pub use calibration::{Calibration, Caution};
 pub use kept::KeptInF32;
 pub use quality::{BleuComparison, Quality, StepsComparison, VectorComparison};
 pub use stamp::Stamp;
-pub use verification::{DecodingReport, FileReport, OutputReport, RuntimeReport, StepsReport, VectorsReport, Verification};
+pub use verification::{
+    DecodingReport, FileReport, OutputReport, RuntimeReport, StepsReport, VectorsReport,
+    Verification,
+};
 
 use crate::configuration::read_if_there;
 use crate::error::AtPath;
@@ -148,8 +151,16 @@ impl GraphSummary {
 
 impl Manifest {
     /// The manifest of an export in f32 that was not verified.
-    pub fn new(source: Origin, parameters: usize, layout: Layout, graphs: Vec<GraphSummary>, files: &BTreeMap<String, Hashed>) -> Self {
-        let file = |(name, hashed): (&String, &Hashed)| (name.clone(), HashedFile { bytes: hashed.bytes, blake3: hashed.blake3.clone() });
+    pub fn new(
+        source: Origin,
+        parameters: usize,
+        layout: Layout,
+        graphs: Vec<GraphSummary>,
+        files: &BTreeMap<String, Hashed>,
+    ) -> Self {
+        let file = |(name, hashed): (&String, &Hashed)| {
+            (name.clone(), HashedFile { bytes: hashed.bytes, blake3: hashed.blake3.clone() })
+        };
         Self {
             format_version: FORMAT,
             producer: format!("cognate {}", env!("CARGO_PKG_VERSION")),
@@ -189,11 +200,13 @@ impl Manifest {
     /// # Errors
     /// As [`Manifest::read`].
     pub fn precision_of(folder: &Path) -> Result<Precision> {
-        Ok(Self::read(folder)?.and_then(|manifest| manifest.precision.parse().ok()).unwrap_or_default())
+        Ok(Self::read(folder)?
+            .and_then(|manifest| manifest.precision.parse().ok())
+            .unwrap_or_default())
     }
 
-    /// Checks that the manifest's format is supported, and that graphs in place fit their checkpoint. A folder without a manifest is
-    /// accepted: other programs write such folders.
+    /// Checks that the manifest's format is supported, and that graphs in place fit their
+    /// checkpoint. A folder without a manifest is accepted: other programs write such folders.
     ///
     /// # Errors
     /// If the format is newer than this version, or a file of the checkpoint was replaced.
@@ -201,7 +214,10 @@ impl Manifest {
         for (file, stamp) in in_place(folder)?.unwrap_or_default() {
             let path = folder.join(file);
             if !Stamp::of(&path)?.fits(&stamp) {
-                let advice = format!("was replaced since the export; run `cognate export {} --in-place --force`", folder.display());
+                let advice = format!(
+                    "was replaced since the export; run `cognate export {} --in-place --force`",
+                    folder.display()
+                );
                 return Err(Error::new(ErrorKind::Manifest, path.display(), advice));
             }
         }
@@ -248,7 +264,13 @@ fn in_place(folder: &Path) -> Result<Option<BTreeMap<String, Stamp>>> {
 }
 
 fn parse<'t, T: Deserialize<'t>>(path: &Path, text: &'t str) -> Result<T> {
-    let problem = |error| Error::new(ErrorKind::Manifest, path.display(), format_args!("not the manifest of an export: {error}"));
+    let problem = |error| {
+        Error::new(
+            ErrorKind::Manifest,
+            path.display(),
+            format_args!("not the manifest of an export: {error}"),
+        )
+    };
     serde_json::from_str(text).map_err(problem)
 }
 
@@ -266,7 +288,10 @@ impl Header {
     fn read(path: &Path, text: &str) -> Result<Self> {
         let header: Header = parse(path, text)?;
         if header.format_version > FORMAT {
-            let message = format!("format_version {} is newer than this program, which reads {FORMAT}; update it", header.format_version);
+            let message = format!(
+                "format_version {} is newer than this program, which reads {FORMAT}; update it",
+                header.format_version
+            );
             return Err(Error::new(ErrorKind::Manifest, path.display(), message));
         }
         header.check_names(path)?;
@@ -277,16 +302,28 @@ impl Header {
     fn check_names(&self, path: &Path) -> Result<()> {
         let is_plain = |name: &str| Path::new(name).file_name().is_some_and(|plain| plain == name);
         let names = |value: Option<&serde_json::Value>| -> Vec<String> {
-            value.and_then(serde_json::Value::as_object).map(|files| files.keys().cloned().collect()).unwrap_or_default()
+            value
+                .and_then(serde_json::Value::as_object)
+                .map(|files| files.keys().cloned().collect())
+                .unwrap_or_default()
         };
         let foreign = |field: &str, name: &str| {
-            Err(Error::new(ErrorKind::Manifest, path.display(), format_args!("{field}: {name:?} is not a file of this folder")))
+            Err(Error::new(
+                ErrorKind::Manifest,
+                path.display(),
+                format_args!("{field}: {name:?} is not a file of this folder"),
+            ))
         };
-        if let Some(name) = names(self.source.pointer("/checkpoint_in_place/files")).iter().find(|name| !is_plain(name)) {
+        if let Some(name) = names(self.source.pointer("/checkpoint_in_place/files"))
+            .iter()
+            .find(|name| !is_plain(name))
+        {
             return foreign("source", name);
         }
         // Graphs can be in the subfolders of a layout.
-        let graphs = Layout::ALL.iter().flat_map(|layout| layout.files().iter().copied().chain([layout.file()]));
+        let graphs = Layout::ALL
+            .iter()
+            .flat_map(|layout| layout.files().iter().copied().chain([layout.file()]));
         let folders: Vec<_> = graphs.filter_map(|file| Some(file.rsplit_once('/')?.0)).collect();
         let is_ours = |name: &str| match name.rsplit_once('/') {
             Some((folder, plain)) => folders.contains(&folder) && is_plain(plain),

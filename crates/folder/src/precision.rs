@@ -4,15 +4,18 @@ use cognate_graph::Bits;
 use std::fmt;
 use std::str::FromStr;
 
-/// The type of the weights and values of an export; in the Cognate layout also of keys and values between steps.
+/// The type of the weights and values of an export; in the Cognate layout also of keys and values
+/// between steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
     /// Single precision.
     #[default]
     F32,
-    /// Half precision where values fit, measured on translations and random batches; the rest is f32.
+    /// Half precision where values fit, measured on translations and random batches; the rest is
+    /// f32.
     F16,
-    /// Weights of linear layers, the rows that they multiply and tables of tokens in bfloat16; sums and the rest are f32.
+    /// Weights of linear layers, the rows that they multiply and tables of tokens in bfloat16; sums
+    /// and the rest are f32.
     Bf16,
     /// Linear layers in 8-bit integers, activations rounded row by row.
     Int8,
@@ -26,8 +29,15 @@ pub enum Precision {
 
 impl Precision {
     /// Every precision.
-    pub const ALL: [Precision; 7] =
-        [Precision::F32, Precision::F16, Precision::Bf16, Precision::Int8, Precision::Int8Tensor, Precision::Int8Block, Precision::Int4];
+    pub const ALL: [Precision; 7] = [
+        Precision::F32,
+        Precision::F16,
+        Precision::Bf16,
+        Precision::Int8,
+        Precision::Int8Tensor,
+        Precision::Int8Block,
+        Precision::Int4,
+    ];
 
     /// The name in `cognate.json`.
     pub fn name(self) -> &'static str {
@@ -46,7 +56,9 @@ impl Precision {
     pub fn is_quantised(self) -> bool {
         match self {
             Precision::F32 | Precision::F16 | Precision::Bf16 => false,
-            Precision::Int8 | Precision::Int8Tensor | Precision::Int8Block | Precision::Int4 => true,
+            Precision::Int8 | Precision::Int8Tensor | Precision::Int8Block | Precision::Int4 => {
+                true
+            }
         }
     }
 
@@ -55,7 +67,11 @@ impl Precision {
         match self {
             Precision::Int8Block => Some(Bits::Eight),
             Precision::Int4 => Some(Bits::Four),
-            Precision::F32 | Precision::F16 | Precision::Bf16 | Precision::Int8 | Precision::Int8Tensor => None,
+            Precision::F32
+            | Precision::F16
+            | Precision::Bf16
+            | Precision::Int8
+            | Precision::Int8Tensor => None,
         }
     }
 }
@@ -71,6 +87,8 @@ impl FromStr for Precision {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|precision| precision.name() == name);
-        found.ok_or_else(|| format!("expected {}, found {name}", Self::ALL.map(Precision::name).join(", ")))
+        found.ok_or_else(|| {
+            format!("expected {}, found {name}", Self::ALL.map(Precision::name).join(", "))
+        })
     }
 }

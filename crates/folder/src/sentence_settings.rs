@@ -1,7 +1,7 @@
 //! The settings of sentence-transformers: how the states of an encoder become one vector.
 //!
-//! `modules.json` lists the steps: the encoder, `Pooling` with a `config.json` of its own, `Normalize`.
-//! Source: sentence-transformers 5, `SentenceTransformer.load`.
+//! `modules.json` lists the steps: the encoder, `Pooling` with a `config.json` of its own,
+//! `Normalize`. Source: sentence-transformers 5, `SentenceTransformer.load`.
 
 use crate::configuration::read_if_there;
 use crate::{Error, ErrorKind, Result};
@@ -60,8 +60,13 @@ impl SentenceSettings {
         let Some(text) = read_if_there(&path)? else { return Ok(None) };
         let modules: Vec<Module> = parse(&path, &text)?;
         let path = folder.join(LIMITS);
-        let limits: Option<Limits> = read_if_there(&path)?.map(|text| parse(&path, &text)).transpose()?;
-        let mut settings = Self { pooling: Pooling::Mean, normalize: false, max_tokens: limits.and_then(|limits| limits.max_seq_length) };
+        let limits: Option<Limits> =
+            read_if_there(&path)?.map(|text| parse(&path, &text)).transpose()?;
+        let mut settings = Self {
+            pooling: Pooling::Mean,
+            normalize: false,
+            max_tokens: limits.and_then(|limits| limits.max_seq_length),
+        };
         for Module { path, kind } in modules {
             match kind.rsplit('.').next().unwrap_or_default() {
                 "Transformer" if path.is_empty() => {}
@@ -71,7 +76,11 @@ impl SentenceSettings {
                     let message = format!(
                         "type {kind:?}, path {path:?} is not supported; expected Transformer in this folder, Pooling in {POOLING}, and Normalize"
                     );
-                    return Err(Error::new(ErrorKind::Model, folder.join(MODULES).display(), message));
+                    return Err(Error::new(
+                        ErrorKind::Model,
+                        folder.join(MODULES).display(),
+                        message,
+                    ));
                 }
             }
         }
@@ -79,7 +88,8 @@ impl SentenceSettings {
     }
 
     /// The files of these settings.
-    pub const FILES: [&str; 4] = [MODULES, LIMITS, POOLING_CONFIG, "config_sentence_transformers.json"];
+    pub const FILES: [&str; 4] =
+        [MODULES, LIMITS, POOLING_CONFIG, "config_sentence_transformers.json"];
 
     /// Copies the files of these settings from a checkpoint.
     ///
@@ -99,15 +109,21 @@ impl SentenceSettings {
 fn pooling(folder: &Path) -> Result<Pooling> {
     let path = folder.join(POOLING_CONFIG);
     let wrong = |message: String| Error::new(ErrorKind::Model, path.display(), message);
-    let text = read_if_there(&path)?.ok_or_else(|| wrong("missing, though modules.json names it".into()))?;
+    let text = read_if_there(&path)?
+        .ok_or_else(|| wrong("missing, though modules.json names it".into()))?;
     let fields: BTreeMap<String, serde_json::Value> = parse(&path, &text)?;
-    let chosen: Vec<_> = fields.iter().filter(|(name, value)| name.starts_with("pooling_mode_") && **value == true).collect();
+    let chosen: Vec<_> = fields
+        .iter()
+        .filter(|(name, value)| name.starts_with("pooling_mode_") && **value == true)
+        .collect();
     match chosen.as_slice() {
         [(name, _)] if *name == "pooling_mode_mean_tokens" => Ok(Pooling::Mean),
         [(name, _)] if *name == "pooling_mode_cls_token" => Ok(Pooling::First),
         chosen => {
             let names: Vec<_> = chosen.iter().map(|(name, _)| name.as_str()).collect();
-            Err(wrong(format!("expected pooling_mode_mean_tokens or pooling_mode_cls_token alone, found {names:?}")))
+            Err(wrong(format!(
+                "expected pooling_mode_mean_tokens or pooling_mode_cls_token alone, found {names:?}"
+            )))
         }
     }
 }

@@ -14,7 +14,8 @@ const EXPORT: &str = "encoder.onnx, decoder.onnx, config.json, tokenizer files";
 /// The source of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelSource {
-    /// A folder with `config.json` and `model.safetensors`, or several files and `model.safetensors.index.json`.
+    /// A folder with `config.json` and `model.safetensors`, or several files and
+    /// `model.safetensors.index.json`.
     Checkpoint(PathBuf),
     /// A folder with the graphs of a layout; an export in place is also a checkpoint.
     Exported(PathBuf),
@@ -33,7 +34,8 @@ impl ModelSource {
         if let Some(name) = path.to_str().and_then(|text| text.strip_prefix(PRESET)) {
             return Ok(Self::Preset(preset(name)?));
         }
-        let no_model = |message: String| Err(Error::new(ErrorKind::NoModel, path.display(), message));
+        let no_model =
+            |message: String| Err(Error::new(ErrorKind::NoModel, path.display(), message));
         let metadata = match path.metadata() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return no_model(format!(
@@ -47,7 +49,9 @@ impl ModelSource {
             return Ok(Self::File(path.into()));
         }
         if !metadata.is_dir() {
-            return no_model(format!("not a regular file; expected the folder of a checkpoint ({CHECKPOINT}) or of an export ({EXPORT})"));
+            return no_model(format!(
+                "not a regular file; expected the folder of a checkpoint ({CHECKPOINT}) or of an export ({EXPORT})"
+            ));
         }
         let has_graphs = find_layout(path).is_some() || optimum(path).is_some();
         let weights = weights_file(path);
@@ -61,21 +65,28 @@ impl ModelSource {
         if path.join(CONFIG).exists() {
             // A model that is not supported needs no weights.
             Configuration::read(path)?;
-            return no_model(format!("model.safetensors is missing; expected a checkpoint: {CHECKPOINT}"));
+            return no_model(format!(
+                "model.safetensors is missing; expected a checkpoint: {CHECKPOINT}"
+            ));
         }
-        no_model(format!("contains no model; expected a checkpoint ({CHECKPOINT}) or an export ({EXPORT})"))
+        no_model(format!(
+            "contains no model; expected a checkpoint ({CHECKPOINT}) or an export ({EXPORT})"
+        ))
     }
 
     /// The same folder as a checkpoint, if it is an export in place.
     #[must_use]
     pub fn into_checkpoint(self) -> Self {
         match self {
-            Self::Exported(folder) if matches!(weights_file(&folder), Ok(Some(_))) => Self::Checkpoint(folder),
+            Self::Exported(folder) if matches!(weights_file(&folder), Ok(Some(_))) => {
+                Self::Checkpoint(folder)
+            }
             other => other,
         }
     }
 
-    /// The file, if it is called `generate.onnx`: a graph that decodes, which can lie in the folder `onnx` beside the configuration.
+    /// The file, if it is called `generate.onnx`: a graph that decodes, which can lie in the folder
+    /// `onnx` beside the configuration.
     pub fn search_graph(&self) -> Option<&Path> {
         let Self::File(path) = self else { return None };
         let is_named = |name: &&&str| path.file_name().is_some_and(|file| file == **name);
@@ -91,36 +102,52 @@ impl ModelSource {
             Self::Checkpoint(folder) | Self::Exported(folder) => Ok(folder),
             Self::File(path) if self.search_graph().is_some() => {
                 let beside = path.parent().unwrap_or(Path::new(""));
-                let above = beside.parent().filter(|_| beside.ends_with("onnx") && !beside.join(CONFIG).exists());
+                let above = beside
+                    .parent()
+                    .filter(|_| beside.ends_with("onnx") && !beside.join(CONFIG).exists());
                 // The folder of a bare file name.
                 Ok(above.unwrap_or(if beside == Path::new("") { Path::new(".") } else { beside }))
             }
-            Self::File(_) => Err(Error::new(ErrorKind::NoModel, self, "is a file; expected the folder of a checkpoint or of an export")),
-            Self::Preset(_) => {
-                Err(Error::new(ErrorKind::NoModel, self, "has random weights and no tokenizer; expected a checkpoint or an export"))
-            }
+            Self::File(_) => Err(Error::new(
+                ErrorKind::NoModel,
+                self,
+                "is a file; expected the folder of a checkpoint or of an export",
+            )),
+            Self::Preset(_) => Err(Error::new(
+                ErrorKind::NoModel,
+                self,
+                "has random weights and no tokenizer; expected a checkpoint or an export",
+            )),
         }
     }
 
-    /// The model with its weights, and the names of a checkpoint's unused tensors. `seed` is that of a preset's initial weights.
+    /// The model with its weights, and the names of a checkpoint's unused tensors. `seed` is that
+    /// of a preset's initial weights.
     ///
     /// # Errors
-    /// If the source is neither a checkpoint nor a preset, cannot be read, or has unused tensors and `ignore_unused` is false.
+    /// If the source is neither a checkpoint nor a preset, cannot be read, or has unused tensors
+    /// and `ignore_unused` is false.
     pub fn open(&self, seed: u64, ignore_unused: bool) -> Result<(Model, Vec<String>)> {
         match self {
             Self::Checkpoint(folder) if ignore_unused => Ok(Model::open_ignoring_unused(folder)?),
             Self::Checkpoint(folder) => match Model::open(folder) {
                 Ok(model) => Ok((model, Vec::new())),
-                Err(error) if Model::open_ignoring_unused(folder).is_ok() => Err(Error::unused_tensors(&error)),
+                Err(error) if Model::open_ignoring_unused(folder).is_ok() => {
+                    Err(Error::unused_tensors(&error))
+                }
                 Err(error) => Err(error.into()),
             },
             Self::Preset(preset) => Ok((Model::preset(*preset, seed)?, Vec::new())),
-            Self::Exported(_) => {
-                Err(Error::new(ErrorKind::NoModel, self, format_args!("is an exported folder; expected a checkpoint: {CHECKPOINT}")))
-            }
-            Self::File(_) => {
-                Err(Error::new(ErrorKind::NoModel, self, format_args!("is a file; expected a checkpoint's folder: {CHECKPOINT}")))
-            }
+            Self::Exported(_) => Err(Error::new(
+                ErrorKind::NoModel,
+                self,
+                format_args!("is an exported folder; expected a checkpoint: {CHECKPOINT}"),
+            )),
+            Self::File(_) => Err(Error::new(
+                ErrorKind::NoModel,
+                self,
+                format_args!("is a file; expected a checkpoint's folder: {CHECKPOINT}"),
+            )),
         }
     }
 
@@ -136,7 +163,9 @@ impl ModelSource {
 impl fmt::Display for ModelSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Checkpoint(path) | Self::Exported(path) | Self::File(path) => write!(f, "{}", path.display()),
+            Self::Checkpoint(path) | Self::Exported(path) | Self::File(path) => {
+                write!(f, "{}", path.display())
+            }
             Self::Preset(preset) => write!(f, "{PRESET}{}", preset.name()),
         }
     }
@@ -167,7 +196,8 @@ fn download(path: &Path) -> String {
 fn preset(name: &str) -> Result<Preset> {
     let found = Preset::ALL.into_iter().find(|preset| preset.name() == name);
     found.ok_or_else(|| {
-        let names: Vec<_> = Preset::ALL.iter().map(|preset| format!("{PRESET}{}", preset.name())).collect();
+        let names: Vec<_> =
+            Preset::ALL.iter().map(|preset| format!("{PRESET}{}", preset.name())).collect();
         let message = format!("no such preset; expected one of {}", names.join(", "));
         Error::new(ErrorKind::NoModel, format_args!("{PRESET}{name}"), message)
     })

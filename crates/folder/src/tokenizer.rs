@@ -12,10 +12,15 @@ pub fn has_tokenizer(folder: &Path) -> bool {
 
 /// The size of the tokenizer files in `folder`.
 pub fn tokenizer_bytes(folder: &Path) -> u64 {
-    Tokenizer::FILES.iter().filter_map(|name| folder.join(name).metadata().ok()).map(|metadata| metadata.len()).sum()
+    Tokenizer::FILES
+        .iter()
+        .filter_map(|name| folder.join(name).metadata().ok())
+        .map(|metadata| metadata.len())
+        .sum()
 }
 
-/// The settings of what stands beside or before a tokenizer: the features of audio, the spellings of Whisper's normaliser.
+/// The settings of what stands beside or before a tokenizer: the features of audio, the spellings
+/// of Whisper's normaliser.
 pub const PROCESSOR: [&str; 3] = [PREPROCESSOR_CONFIG, "processor_config.json", "normalizer.json"];
 
 /// The settings of features.

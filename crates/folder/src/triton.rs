@@ -1,7 +1,8 @@
-//! A model repository of NVIDIA's Triton Inference Server: a folder for each model, with its configuration and its version 1.
+//! A model repository of NVIDIA's Triton Inference Server: a folder for each model, with its
+//! configuration and its version 1.
 //!
-//! Encoder and decoder run in Triton's backend of ONNX Runtime, on tensors. A third model translates texts, in Triton's backend of
-//! Python, with the package `cognate` on the same files.
+//! Encoder and decoder run in Triton's backend of ONNX Runtime, on tensors. A third model
+//! translates texts, in Triton's backend of Python, with the package `cognate` on the same files.
 
 use crate::{Error, ErrorKind, Result};
 use cognate_export::{Folder, Listing, tensor_type};
@@ -12,13 +13,22 @@ use std::fmt::Write;
 const FILE: &str = "config.pbtxt";
 
 /// The files of the model that translates.
-const TRANSLATE: [(&str, &str); 2] =
-    [("translate/config.pbtxt", include_str!("triton/translate.pbtxt")), ("translate/1/model.py", include_str!("triton/model.py"))];
+const TRANSLATE: [(&str, &str); 2] = [
+    ("translate/config.pbtxt", include_str!("triton/translate.pbtxt")),
+    ("translate/1/model.py", include_str!("triton/model.py")),
+];
 
 /// The files of a repository that are neither graphs nor weights.
-pub const TRITON_FILES: [&str; 5] = ["encoder/config.pbtxt", "decoder/config.pbtxt", "model/config.pbtxt", TRANSLATE[0].0, TRANSLATE[1].0];
+pub const TRITON_FILES: [&str; 5] = [
+    "encoder/config.pbtxt",
+    "decoder/config.pbtxt",
+    "model/config.pbtxt",
+    TRANSLATE[0].0,
+    TRANSLATE[1].0,
+];
 
-/// Writes the configuration of each graph of [`Layout::Triton`] in `folder`, and the model that translates.
+/// Writes the configuration of each graph of [`Layout::Triton`] in `folder`, and the model that
+/// translates.
 ///
 /// # Errors
 /// If a graph has a type that Triton does not know, or a file cannot be written.
@@ -27,7 +37,8 @@ pub fn write_repository(config: &Config, folder: &mut Folder) -> Result<()> {
         let path = folder.path().join(file);
         let listing = Listing::read(&path)?;
         let model = file.split('/').next().unwrap_or(file);
-        let text = configuration(model, &listing).map_err(|message| Error::new(ErrorKind::Model, path.display(), message))?;
+        let text = configuration(model, &listing)
+            .map_err(|message| Error::new(ErrorKind::Model, path.display(), message))?;
         folder.write(&format!("{model}/{FILE}"), text.as_bytes())?;
     }
     if config.parts == Parts::Both && config.front == Front::Tokens {
@@ -36,13 +47,18 @@ pub fn write_repository(config: &Config, folder: &mut Folder) -> Result<()> {
     Ok(())
 }
 
-/// The text of `config.pbtxt` for a graph: names, types and sizes of its inputs and outputs, -1 for sizes that are not constant.
+/// The text of `config.pbtxt` for a graph: names, types and sizes of its inputs and outputs, -1 for
+/// sizes that are not constant.
 fn configuration(name: &str, graph: &Listing) -> Result<String, String> {
     let mut text = format!("name: \"{name}\"\nplatform: \"onnxruntime_onnx\"\nmax_batch_size: 0\n");
     for (field, values) in [("input", &graph.inputs), ("output", &graph.outputs)] {
         for (value, described) in values {
-            let (data_type, dims) = triton_type(described).ok_or_else(|| format!("{value}: Triton has no type {described}"))?;
-            let _ = writeln!(text, "{field} {{ name: \"{value}\" data_type: {data_type} dims: [ {dims} ] }}");
+            let (data_type, dims) = triton_type(described)
+                .ok_or_else(|| format!("{value}: Triton has no type {described}"))?;
+            let _ = writeln!(
+                text,
+                "{field} {{ name: \"{value}\" data_type: {data_type} dims: [ {dims} ] }}"
+            );
         }
     }
     Ok(text)

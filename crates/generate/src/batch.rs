@@ -12,7 +12,8 @@ pub enum Sources<'a> {
     Tokens(&'a [Vec<i64>]),
     /// Log-mel frames `[batch, n_mels, frames]`, or pixels `[batch, channels, height, width]`.
     Features(&'a ArrayD<f32>),
-    /// The sources of the last batch, of this number and all still in it: they are not encoded again.
+    /// The sources of the last batch, of this number and all still in it: they are not encoded
+    /// again.
     Again(usize),
 }
 
@@ -69,8 +70,8 @@ impl<'a> From<&'a ArrayD<f32>> for Sources<'a> {
 pub struct SentenceBatch<'a> {
     /// The sources.
     pub sources: Sources<'a>,
-    /// The prefix of each target after the start token; empty for no prefixes. As in transformers, a prefix replaces the forced first
-    /// token and has to contain it.
+    /// The prefix of each target after the start token; empty for no prefixes. As in transformers,
+    /// a prefix replaces the forced first token and has to contain it.
     pub prefixes: &'a [Vec<i64>],
     /// The number of each sentence, part of the random seed; empty to number them from 0.
     pub numbers: &'a [u64],
@@ -96,15 +97,27 @@ impl<'a> SentenceBatch<'a> {
         self.numbers.get(sentence).copied().unwrap_or(sentence as u64)
     }
 
-    /// The prompt of a sentence for a decoder that [continues its source](crate::Decoder::continues_sources) or not.
-    pub(crate) fn prompt(&self, sentence: usize, settings: &Settings, continues_source: bool) -> Result<Prompt> {
+    /// The prompt of a sentence for a decoder that
+    /// [continues its source](crate::Decoder::continues_sources) or not.
+    pub(crate) fn prompt(
+        &self,
+        sentence: usize,
+        settings: &Settings,
+        continues_source: bool,
+    ) -> Result<Prompt> {
         let prefix = self.prefixes.get(sentence).map_or(&[][..], Vec::as_slice);
         let source = self.sources.tokens().get(sentence).map_or(&[][..], Vec::as_slice);
         let start = if continues_source { source.to_vec() } else { vec![settings.start_token] };
         let limit = settings.limit(sentence, [start.len(), prefix.len()])?;
         let n_start = start.len();
         let tokens = start.into_iter().chain(prefix.iter().copied()).collect();
-        Ok(Prompt { number: self.number(sentence), source: source.to_vec(), tokens, n_start, limit })
+        Ok(Prompt {
+            number: self.number(sentence),
+            source: source.to_vec(),
+            tokens,
+            n_start,
+            limit,
+        })
     }
 }
 
@@ -137,12 +150,19 @@ impl Prompt {
     /// The number of tokens before the first whose logits are read.
     pub(crate) fn n_prefill(&self, observe: Option<Observe>) -> usize {
         let last = self.tokens.len().saturating_sub(1);
-        let observed = observe.and_then(|Observe { after, .. }| self.tokens.iter().rposition(|token| *token == after));
+        let observed = observe.and_then(|Observe { after, .. }| {
+            self.tokens.iter().rposition(|token| *token == after)
+        });
         observed.map_or(last, |place| place.min(last))
     }
 
     /// The probability that `observe` asks for, if `tokens` end where it is.
-    pub(crate) fn observe(&self, observe: Option<Observe>, tokens: &[i64], logits: &Row<'_>) -> Option<f32> {
+    pub(crate) fn observe(
+        &self,
+        observe: Option<Observe>,
+        tokens: &[i64],
+        logits: &Row<'_>,
+    ) -> Option<f32> {
         let Observe { after, token } = observe?;
         let place = self.tokens.iter().rposition(|token| *token == after)?;
         (tokens.len() == place + 1).then(|| probability(logits, token))?
@@ -154,10 +174,12 @@ impl Prompt {
     }
 }
 
-/// An event of decoding. `sentence` is its index in the batch, counted on for those that enter later.
+/// An event of decoding. `sentence` is its index in the batch, counted on for those that enter
+/// later.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'h> {
-    /// A hypothesis has one more final token; also for prefixes, but not for end tokens and not in beam search.
+    /// A hypothesis has one more final token; also for prefixes, but not for end tokens and not in
+    /// beam search.
     Token {
         /// The sentence.
         sentence: usize,

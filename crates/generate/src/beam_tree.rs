@@ -42,7 +42,8 @@ impl BeamTree {
     }
 }
 
-/// Decodes one source by beam search after `prefix`: all finished hypotheses, the best first, and the tree.
+/// Decodes one source by beam search after `prefix`: all finished hypotheses, the best first, and
+/// the tree.
 ///
 /// # Errors
 /// As [`decode`].
@@ -52,8 +53,18 @@ pub fn beam_tree(
     prefix: &[i64],
     settings: &Settings,
 ) -> Result<(Vec<Hypothesis>, BeamTree)> {
-    let settings = Settings { num_return_sequences: settings.num_beams.max(1), scores: true, sampling: None, ..settings.clone() };
-    let mut watching = Watching { inner: decoder, tree: BeamTree { nodes: Vec::new() }, running: Vec::new(), scores: Vec::new() };
+    let settings = Settings {
+        num_return_sequences: settings.num_beams.max(1),
+        scores: true,
+        sampling: None,
+        ..settings.clone()
+    };
+    let mut watching = Watching {
+        inner: decoder,
+        tree: BeamTree { nodes: Vec::new() },
+        running: Vec::new(),
+        scores: Vec::new(),
+    };
     let batch = SentenceBatch { prefixes: &[prefix.to_vec()], ..SentenceBatch::new(source) };
     let found = decode(&mut watching, &batch, &settings, &mut |_| ControlFlow::Continue(()))?;
     let (mut tree, hypotheses) = (watching.tree, found.into_iter().next().unwrap_or_default());
@@ -63,8 +74,11 @@ pub fn beam_tree(
         let end = settings.eos_tokens.first().copied().filter(|_| hypothesis.complete);
         let path: Vec<_> = hypothesis.tokens.iter().copied().chain(end).collect();
         // The last token is chosen, but never read by the decoder. Scores do not count the prefix.
-        let total = before + hypothesis.score * ((path.len() - prefix.len()) as f32).powf(settings.length_penalty);
-        let last = path.iter().fold(0, |node, &token| tree.child(node, token).unwrap_or_else(|| tree.push(Some(node), token, total)));
+        let total = before
+            + hypothesis.score * ((path.len() - prefix.len()) as f32).powf(settings.length_penalty);
+        let last = path.iter().fold(0, |node, &token| {
+            tree.child(node, token).unwrap_or_else(|| tree.push(Some(node), token, total))
+        });
         tree.nodes[last].finished = Some((rank, hypothesis.score));
     }
     Ok((hypotheses, tree))
@@ -89,7 +103,11 @@ impl Decoder for Watching<'_> {
         self.inner.start(sources, beams)
     }
 
-    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>> {
+    fn advance(
+        &mut self,
+        parents: Option<&Array2<usize>>,
+        tokens: &Array2<i64>,
+    ) -> Result<Logits<'_>> {
         let row = tokens.row(0);
         self.running = match self.running.is_empty() {
             true => vec![self.tree.push(None, row[0], 0.0); row.len()],
@@ -98,9 +116,17 @@ impl Decoder for Watching<'_> {
                 for (beam, &token) in row.iter().enumerate() {
                     let before = parents.map_or(beam, |parents| parents[[0, beam]]);
                     let parent = self.running[before];
-                    let of_token = usize::try_from(token).ok().and_then(|id| self.scores[before].get(id)).copied().unwrap_or(f32::NAN);
+                    let of_token = usize::try_from(token)
+                        .ok()
+                        .and_then(|id| self.scores[before].get(id))
+                        .copied()
+                        .unwrap_or(f32::NAN);
                     let sum = self.tree.nodes[parent].log_probability + of_token;
-                    running.push(self.tree.child(parent, token).unwrap_or_else(|| self.tree.push(Some(parent), token, sum)));
+                    running.push(
+                        self.tree
+                            .child(parent, token)
+                            .unwrap_or_else(|| self.tree.push(Some(parent), token, sum)),
+                    );
                 }
                 running
             }
@@ -109,7 +135,8 @@ impl Decoder for Watching<'_> {
         self.scores = logits
             .rows(0)
             .map(|row| {
-                let mut scores: Vec<f32> = row.scores.iter().map(|score| score * row.scale).collect();
+                let mut scores: Vec<f32> =
+                    row.scores.iter().map(|score| score * row.scale).collect();
                 log_softmax(&mut scores);
                 scores
             })

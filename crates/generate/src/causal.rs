@@ -1,7 +1,8 @@
 //! The decoder of a decoder-only model: one session, whose hypotheses continue the sources.
 //!
-//! Prompts of a batch are padded on the left, so that all continue at the same place. They are read in one pass, once for all beams of
-//! a prompt. Each beam is a row of the batch, `row = sentence · beams + beam`.
+//! Prompts of a batch are padded on the left, so that all continue at the same place. They are read
+//! in one pass, once for all beams of a prompt. Each beam is a row of the batch,
+//! `row = sentence · beams + beam`.
 
 use crate::decoder::{missing, select};
 use crate::error::Cause;
@@ -28,7 +29,8 @@ pub struct CausalDecoder {
     beams: usize,
     /// The pasts.
     state: Values,
-    /// For each row 1 for tokens and 0 for padding: `[rows, past]`, with unread prompts `[batch, len]`.
+    /// For each row 1 for tokens and 0 for padding: `[rows, past]`, with unread prompts
+    /// `[batch, len]`.
     mask: Array2<i64>,
     /// The logits of the last step.
     logits: LastLogits,
@@ -40,14 +42,24 @@ impl CausalDecoder {
     /// # Errors
     /// If its inputs and outputs are not those of the layout.
     pub fn new(session: Box<dyn Session>, config: &Config, pad_token: i64) -> Result<Self> {
-        let layout = |expected: String, found: &[String]| Cause::Layout { graph: "model", expected, found: found.join(", ") };
+        let layout = |expected: String, found: &[String]| Cause::Layout {
+            graph: "model",
+            expected,
+            found: found.join(", "),
+        };
         let present = |input: &String| Some((input.clone(), present_of(input)?));
         let past: Vec<_> = session.inputs().iter().filter_map(present).collect();
         if past.len() != 2 * config.decoder.n_layers {
-            let expected = format!("keys and values of {} layers in the past (in Optimum use_cache=True)", config.decoder.n_layers);
+            let expected = format!(
+                "keys and values of {} layers in the past (in Optimum use_cache=True)",
+                config.decoder.n_layers
+            );
             return Err(layout(expected, session.inputs()).into());
         }
-        if let Some(name) = [INPUT_IDS, ATTENTION_MASK].into_iter().find(|name| !session.inputs().iter().any(|known| known == name)) {
+        if let Some(name) = [INPUT_IDS, ATTENTION_MASK]
+            .into_iter()
+            .find(|name| !session.inputs().iter().any(|known| known == name))
+        {
             return Err(layout(format!("an input {name}"), session.inputs()).into());
         }
         for output in past.iter().map(|(_, present)| present.as_str()).chain([LOGITS]) {
@@ -57,10 +69,22 @@ impl CausalDecoder {
         }
         let (stack, vocab) = (config.decoder, config.vocab);
         let (state, mask, logits) = (Values::new(), Array2::zeros((0, 0)), LastLogits::default());
-        Ok(Self { session, pad_token, stack, vocab, past, prompts: None, beams: 1, state, mask, logits })
+        Ok(Self {
+            session,
+            pad_token,
+            stack,
+            vocab,
+            past,
+            prompts: None,
+            beams: 1,
+            state,
+            mask,
+            logits,
+        })
     }
 
-    /// Reads tokens `[rows, len]` after the past, of which the mask has the tokens too; returns all logits `[rows, len, vocab]`.
+    /// Reads tokens `[rows, len]` after the past, of which the mask has the tokens too; returns all
+    /// logits `[rows, len, vocab]`.
     fn read(&mut self, tokens: Array2<i64>) -> Result<Value> {
         let end = self.past_len() + tokens.ncols();
         let mask = self.mask.slice(s![.., ..end]).to_owned();
@@ -86,10 +110,15 @@ impl CausalDecoder {
     }
 
     fn past_len(&self) -> usize {
-        self.past.first().and_then(|(name, _)| self.state.get(name)).and_then(|past| past.shape().get(2).copied()).unwrap_or(0)
+        self.past
+            .first()
+            .and_then(|(name, _)| self.state.get(name))
+            .and_then(|past| past.shape().get(2).copied())
+            .unwrap_or(0)
     }
 
-    /// Reads the prompts, and gives each beam their past. Returns the logits `[rows, vocab]` of the next tokens.
+    /// Reads the prompts, and gives each beam their past. Returns the logits `[rows, vocab]` of the
+    /// next tokens.
     fn read_prompts(&mut self, prompts: &Array2<i64>) -> Result<Value> {
         let (batch, len) = prompts.dim();
         let Stack { key_heads, d_k, .. } = self.stack;
@@ -102,7 +131,11 @@ impl CausalDecoder {
             last = Some(self.read(prompts.slice(s![.., first..len.min(first + part)]).to_owned())?);
         }
         let logits = last.ok_or_else(|| missing("model", LOGITS))?.to_f32()?;
-        let wrong = |found| Cause::Layout { graph: "model", expected: format!("logits of {batch} prompts"), found };
+        let wrong = |found| Cause::Layout {
+            graph: "model",
+            expected: format!("logits of {batch} prompts"),
+            found,
+        };
         if logits.ndim() != 3 || logits.len_of(Axis(0)) != batch || logits.len_of(Axis(1)) == 0 {
             return Err(wrong(format!("{:?}", logits.shape())).into());
         }
@@ -130,7 +163,9 @@ impl CausalDecoder {
 /// The sources of a decoder alone.
 pub(crate) fn prompts_of(sources: Sources<'_>) -> Result<&[Vec<i64>]> {
     let Sources::Tokens(prompts) = sources else {
-        return Err(Cause::Contradiction("a decoder-only model reads prompts of tokens".into()).into());
+        return Err(
+            Cause::Contradiction("a decoder-only model reads prompts of tokens".into()).into()
+        );
     };
     match prompts.iter().position(Vec::is_empty) {
         Some(index) => Err(Cause::Empty(index).into()),
@@ -155,7 +190,9 @@ impl Decoder for CausalDecoder {
     fn start(&mut self, sources: Sources<'_>, beams: usize) -> Result<()> {
         let prompts = prompts_of(sources)?;
         let len = prompts.iter().map(Vec::len).max().unwrap_or(0);
-        let token = |(row, place): (usize, usize)| place.checked_sub(len - prompts[row].len()).map(|place| prompts[row][place]);
+        let token = |(row, place): (usize, usize)| {
+            place.checked_sub(len - prompts[row].len()).map(|place| prompts[row][place])
+        };
         let shape = (prompts.len(), len);
         self.prompts = Some(Array2::from_shape_fn(shape, |at| token(at).unwrap_or(self.pad_token)));
         self.mask = Array2::from_shape_fn(shape, |at| i64::from(token(at).is_some()));
@@ -163,7 +200,11 @@ impl Decoder for CausalDecoder {
         Ok(())
     }
 
-    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>> {
+    fn advance(
+        &mut self,
+        parents: Option<&Array2<usize>>,
+        tokens: &Array2<i64>,
+    ) -> Result<Logits<'_>> {
         let (batch, beams) = tokens.dim();
         // The last tokens of the prompts are those given.
         let logits = if let Some(prompts) = self.prompts.take() {
@@ -171,12 +212,18 @@ impl Decoder for CausalDecoder {
         } else {
             let is_moved = |((_, beam), parent): ((usize, usize), &usize)| beam != *parent;
             if let Some(parents) = parents.filter(|parents| parents.indexed_iter().any(is_moved)) {
-                let rows: Vec<usize> = parents.indexed_iter().map(|((sentence, _), parent)| sentence * beams + parent).collect();
+                let rows: Vec<usize> = parents
+                    .indexed_iter()
+                    .map(|((sentence, _), parent)| sentence * beams + parent)
+                    .collect();
                 self.keep(&rows)?;
             }
             let one = Array2::ones((batch * beams, 1));
-            self.mask = concatenate(Axis(1), &[self.mask.view(), one.view()]).expect("as many rows");
-            self.read(tokens.clone().into_shape_with_order((batch * beams, 1)).expect("as many elements"))?
+            self.mask =
+                concatenate(Axis(1), &[self.mask.view(), one.view()]).expect("as many rows");
+            self.read(
+                tokens.clone().into_shape_with_order((batch * beams, 1)).expect("as many elements"),
+            )?
         };
         self.logits.put(logits, None, (batch, beams))
     }
@@ -192,7 +239,10 @@ impl Decoder for CausalDecoder {
             return Ok(());
         }
         let beams = self.beams;
-        let rows: Vec<usize> = sentences.iter().flat_map(|sentence| sentence * beams..(sentence + 1) * beams).collect();
+        let rows: Vec<usize> = sentences
+            .iter()
+            .flat_map(|sentence| sentence * beams..(sentence + 1) * beams)
+            .collect();
         self.keep(&rows)
     }
 }

@@ -1,7 +1,7 @@
 //! Constraints on the next token, which change scores in place.
 //!
-//! Each equals transformers' logits processor of its name, in transformers' order. In beam search scores are log-probabilities,
-//! otherwise logits.
+//! Each equals transformers' logits processor of its name, in transformers' order. In beam search
+//! scores are log-probabilities, otherwise logits.
 
 use crate::batch::Prompt;
 use crate::scores::{Columns, log_softmax};
@@ -28,7 +28,8 @@ impl Settings {
     /// Applies the constraints to the scores `[columns]` of the next token.
     pub(crate) fn constrain(&self, context: &Context<'_>, scores: &mut [f32]) {
         let scores = &mut Scores { scores, columns: context.columns };
-        let (tokens, source, n_new) = (context.tokens, context.prompt.source.as_slice(), context.n_new());
+        let (tokens, source, n_new) =
+            (context.tokens, context.prompt.source.as_slice(), context.n_new());
         if self.encoder_repetition_penalty != 1.0 {
             // For all beams. transformers 4.57 penalises only as many beams as there are sentences.
             penalize(scores, source, 1.0 / self.encoder_repetition_penalty);
@@ -51,29 +52,41 @@ impl Settings {
             force(scores, forced);
         }
         forbid(scores, &self.suppressed_tokens);
-        let first_choice = usize::from(context.prompt.tokens.len() == 1 && self.forced_bos_token.is_some());
+        let first_choice =
+            usize::from(context.prompt.tokens.len() == 1 && self.forced_bos_token.is_some());
         if n_new == first_choice {
             forbid(scores, &self.suppressed_first_tokens);
         }
         if let Some(rules) = self.timestamps {
             // Of speech, which has no shortlist.
-            rules.apply(&tokens[context.prompt.tokens.len()..], self.eos_tokens.first().copied().unwrap_or(rules.first), scores.scores);
+            rules.apply(
+                &tokens[context.prompt.tokens.len()..],
+                self.eos_tokens.first().copied().unwrap_or(rules.first),
+                scores.scores,
+            );
         }
     }
 
-    /// The tokens whose logits decide on the next one, if these are few: in searches without sampling whose constraints only forbid.
+    /// The tokens whose logits decide on the next one, if these are few: in searches without
+    /// sampling whose constraints only forbid.
     pub(crate) fn best_tokens(&self) -> Option<BestTokens> {
         /// Tokens that constraints may forbid.
         const MOST_FORBIDDEN: usize = 16;
         let (has_beams, n_forbidden) = (self.num_beams > 1, self.n_forbidden());
-        let needs_all = self.sampling.is_some() || self.observe.is_some() || (if has_beams { self.renormalize } else { self.scores });
+        let needs_all = self.sampling.is_some()
+            || self.observe.is_some()
+            || (if has_beams { self.renormalize } else { self.scores });
         let scales = self.encoder_repetition_penalty != 1.0 || self.repetition_penalty != 1.0;
-        let forbids_many = self.no_repeat_ngram_size > 0 || self.encoder_no_repeat_ngram_size > 0 || self.timestamps.is_some();
-        (!needs_all && !scales && !forbids_many && n_forbidden <= MOST_FORBIDDEN).then(|| BestTokens {
-            // The next one is for the margin.
-            count: n_forbidden + if has_beams { self.n_continuations() } else { 1 } + 1,
-            softmax: has_beams,
-            always: self.forced_bos_token.into_iter().chain(self.forced_eos_token).collect(),
+        let forbids_many = self.no_repeat_ngram_size > 0
+            || self.encoder_no_repeat_ngram_size > 0
+            || self.timestamps.is_some();
+        (!needs_all && !scales && !forbids_many && n_forbidden <= MOST_FORBIDDEN).then(|| {
+            BestTokens {
+                // The next one is for the margin.
+                count: n_forbidden + if has_beams { self.n_continuations() } else { 1 } + 1,
+                softmax: has_beams,
+                always: self.forced_bos_token.into_iter().chain(self.forced_eos_token).collect(),
+            }
         })
     }
 
@@ -86,10 +99,14 @@ impl Settings {
     fn n_forbidden(&self) -> usize {
         let delays_end = self.min_length > 0 || self.min_new_tokens > 0;
         let ends = if delays_end { self.eos_tokens.len() } else { 0 };
-        self.bad_words.len() + self.suppressed_tokens.len() + self.suppressed_first_tokens.len() + ends
+        self.bad_words.len()
+            + self.suppressed_tokens.len()
+            + self.suppressed_first_tokens.len()
+            + ends
     }
 
-    /// How many tokens can be forbidden if [`Settings::constrain`] [only forbids](Settings::only_forbids).
+    /// How many tokens can be forbidden if [`Settings::constrain`]
+    /// [only forbids](Settings::only_forbids).
     pub(crate) fn most_forbidden(&self, context: &Context<'_>) -> usize {
         // Each n-gram that is seen forbids its last token.
         self.n_forbidden() + context.tokens.len() + context.prompt.source.len()
@@ -99,7 +116,8 @@ impl Settings {
     pub(crate) fn only_forbids(&self, context: &Context<'_>) -> bool {
         let penalizes = self.encoder_repetition_penalty != 1.0 || self.repetition_penalty != 1.0;
         let forces_first = self.forced_bos_token.is_some() && context.tokens.len() == 1;
-        let forces_last = self.forced_eos_token.is_some() && context.n_new() + 1 == context.prompt.limit;
+        let forces_last =
+            self.forced_eos_token.is_some() && context.n_new() + 1 == context.prompt.limit;
         !(penalizes || self.renormalize || self.timestamps.is_some() || forces_first || forces_last)
     }
 
@@ -119,7 +137,8 @@ impl Settings {
     fn forbid_word(&self, scores: &mut Scores<'_>, word: &[i64], tokens: &[i64]) {
         let Some((last, before)) = word.split_last() else { return };
         let is_end = before.is_empty() && self.eos_tokens.contains(last);
-        // transformers requires as many tokens as the word has, although one fewer precedes its last.
+        // transformers requires as many tokens as the word has, although one fewer precedes its
+        // last.
         let is_due = before.is_empty() || (word.len() <= tokens.len() && tokens.ends_with(before));
         if is_due && !is_end {
             forbid(scores, &[*last]);

@@ -15,7 +15,8 @@ pub trait Decoder {
     /// The engine, as in [`Session::engine`].
     fn engine(&self) -> &str;
 
-    /// Whether hypotheses continue the sources themselves, which are then prompts: the decoder of a decoder-only model.
+    /// Whether hypotheses continue the sources themselves, which are then prompts: the decoder of a
+    /// decoder-only model.
     fn continues_sources(&self) -> bool {
         false
     }
@@ -34,34 +35,41 @@ pub trait Decoder {
     /// Encodes more sources, which follow those of the batch with as many empty hypotheses each.
     ///
     /// # Errors
-    /// As [`Decoder::start`], after which the batch is as before; or if this decoder does not [join](Decoder::joins).
+    /// As [`Decoder::start`], after which the batch is as before; or if this decoder does not
+    /// [join](Decoder::joins).
     fn join(&mut self, _: Sources<'_>) -> Result<()> {
         Err(no_join(self.engine()))
     }
 
-    /// Whether the first step can take one token of each sentence, `[batch, 1]`, which all its beams have: it then returns logits
-    /// `[batch, 1, vocab]`.
+    /// Whether the first step can take one token of each sentence, `[batch, 1]`, which all its
+    /// beams have: it then returns logits `[batch, 1, vocab]`.
     fn shares_first_step(&self) -> bool {
         false
     }
 
-    /// Appends `tokens: [batch, beams]` to hypotheses and returns the logits `[batch, beams, vocab]` of the next tokens, which the
-    /// caller can overwrite until the next call. The first tokens are the start tokens, or the last ones of prompts. Beam `b` of
+    /// Appends `tokens: [batch, beams]` to hypotheses and returns the logits
+    /// `[batch, beams, vocab]` of the next tokens, which the caller can overwrite until the next
+    /// call. The first tokens are the start tokens, or the last ones of prompts. Beam `b` of
     /// sentence `s` continues that sentence's beam `parents[s, b]`; `None` continues each beam.
     ///
     /// # Errors
     /// If the engine fails.
-    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>>;
+    fn advance(
+        &mut self,
+        parents: Option<&Array2<usize>>,
+        tokens: &Array2<i64>,
+    ) -> Result<Logits<'_>>;
 
-    /// Computes from now on only the logits of these tokens, ascending: whether it does, instead of all. [`ShortlistDecoder`] leaves out
-    /// the others of a decoder that cannot.
+    /// Computes from now on only the logits of these tokens, ascending: whether it does, instead of
+    /// all. [`ShortlistDecoder`] leaves out the others of a decoder that cannot.
     ///
     /// [`ShortlistDecoder`]: crate::ShortlistDecoder
     fn restrict(&mut self, _: &[i64]) -> bool {
         false
     }
 
-    /// Lets the logits of the batch be those of the best tokens only, as long as it lasts. A decoder may return more.
+    /// Lets the logits of the batch be those of the best tokens only, as long as it lasts. A
+    /// decoder may return more.
     fn only_best(&mut self, _: &BestTokens) {}
 
     /// Whether it computes several tokens of a prompt in one call: see [`Decoder::prefill`].
@@ -69,10 +77,12 @@ pub trait Decoder {
         false
     }
 
-    /// Appends `tokens: [batch, n]` to all hypotheses of each sentence, before the first step and without logits.
+    /// Appends `tokens: [batch, n]` to all hypotheses of each sentence, before the first step and
+    /// without logits.
     ///
     /// # Errors
-    /// If there was a step, this decoder does not [support it](Decoder::supports_prefill), or the engine fails.
+    /// If there was a step, this decoder does not [support it](Decoder::supports_prefill), or the
+    /// engine fails.
     fn prefill(&mut self, _: &Array2<i64>) -> Result<()> {
         Err(no_prefill(self.engine()))
     }
@@ -85,8 +95,13 @@ pub trait Decoder {
         Attentions::default().layer(layer_index, &[])
     }
 
-    /// The hypotheses of a batch as [`decode`](crate::decode) returns them, if the decoder searches by itself.
-    fn search(&mut self, _: &SentenceBatch<'_>, _: &Settings) -> Option<Result<Vec<Vec<Hypothesis>>>> {
+    /// The hypotheses of a batch as [`decode`](crate::decode) returns them, if the decoder searches
+    /// by itself.
+    fn search(
+        &mut self,
+        _: &SentenceBatch<'_>,
+        _: &Settings,
+    ) -> Option<Result<Vec<Vec<Hypothesis>>>> {
         None
     }
 
@@ -127,7 +142,11 @@ impl SessionDecoder {
     ///
     /// # Errors
     /// If their inputs and outputs are not those of the Cognate layout.
-    pub fn new(encoder: Box<dyn Session>, decoder: Box<dyn Session>, pad_token: i64) -> Result<Self> {
+    pub fn new(
+        encoder: Box<dyn Session>,
+        decoder: Box<dyn Session>,
+        pad_token: i64,
+    ) -> Result<Self> {
         let past = pasts(Some(encoder.as_ref()), decoder.as_ref(), &[])?;
         Ok(Self {
             encoder,
@@ -166,7 +185,12 @@ impl Decoder for SessionDecoder {
 
     fn start(&mut self, sources: Sources<'_>, beams: usize) -> Result<()> {
         let before = mem::take(&mut self.state);
-        self.state = encoded([self.encoder.as_mut(), self.decoder.as_mut()], sources, self.pad_token, before)?;
+        self.state = encoded(
+            [self.encoder.as_mut(), self.decoder.as_mut()],
+            sources,
+            self.pad_token,
+            before,
+        )?;
         for (name, _) in &self.past {
             let [batch, heads, d_k] = cross_sizes(&self.state, name)?;
             self.state.insert(name, Array5::<f32>::zeros((batch, beams, heads, 0, d_k)).into_dyn());
@@ -174,7 +198,11 @@ impl Decoder for SessionDecoder {
         Ok(())
     }
 
-    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>> {
+    fn advance(
+        &mut self,
+        parents: Option<&Array2<usize>>,
+        tokens: &Array2<i64>,
+    ) -> Result<Logits<'_>> {
         if let Some(parents) = parents {
             self.move_past(parents)?;
         }
@@ -216,30 +244,58 @@ impl Attentions {
     pub(crate) fn layer(&mut self, layer_index: usize, known: &[String]) -> Result<Array4<f32>> {
         let name = Names::cross_attentions(layer_index);
         let Some(attention) = self.outputs.remove(&name) else {
-            let mut found: Vec<_> = known.iter().filter(|name| name.starts_with("cross_attentions.")).cloned().collect();
+            let mut found: Vec<_> = known
+                .iter()
+                .filter(|name| name.starts_with("cross_attentions."))
+                .cloned()
+                .collect();
             if found.is_empty() {
                 found.push("none; export with --attentions".into());
             }
-            return Err(Cause::Layout { graph: "decoder", expected: format!("an output {name}"), found: found.join(", ") }.into());
+            return Err(Cause::Layout {
+                graph: "decoder",
+                expected: format!("an output {name}"),
+                found: found.join(", "),
+            }
+            .into());
         };
         let shape = attention.shape().to_vec();
-        let wrong =
-            || Cause::Layout { graph: "decoder", expected: format!("{name} of one new token a hypothesis"), found: format!("{shape:?}") };
+        let wrong = || Cause::Layout {
+            graph: "decoder",
+            expected: format!("{name} of one new token a hypothesis"),
+            found: format!("{shape:?}"),
+        };
         // `[batch, beams, heads, 1, src]`, or `[rows, heads, 1, src]`.
         let [.., heads, 1, src] = *shape else { return Err(wrong().into()) };
         let (batch, beams) = self.rows;
-        attention.to_f32()?.into_shape_with_order((batch, beams, heads, src)).map_err(|_| wrong().into())
+        attention
+            .to_f32()?
+            .into_shape_with_order((batch, beams, heads, src))
+            .map_err(|_| wrong().into())
     }
 }
 
-/// Each past input of a decoder of Cognate with its present output. Its other inputs are tokens, the mask, the outputs of its encoder,
-/// if it has one, and `others`.
-pub(crate) fn pasts(encoder: Option<&dyn Session>, decoder: &dyn Session, others: &[&str]) -> Result<Vec<(String, String)>> {
-    let layout = |graph, expected, found: &[String]| Cause::Layout { graph, expected, found: found.join(", ") };
+/// Each past input of a decoder of Cognate with its present output. Its other inputs are tokens,
+/// the mask, the outputs of its encoder, if it has one, and `others`.
+pub(crate) fn pasts(
+    encoder: Option<&dyn Session>,
+    decoder: &dyn Session,
+    others: &[&str],
+) -> Result<Vec<(String, String)>> {
+    let layout = |graph, expected, found: &[String]| Cause::Layout {
+        graph,
+        expected,
+        found: found.join(", "),
+    };
     let present = |input: &String| Some((input.clone(), present_of(input)?));
     let pasts: Vec<_> = decoder.inputs().iter().filter_map(present).collect();
     if pasts.is_empty() {
-        return Err(layout("decoder", "inputs past.{layer}.key and past.{layer}.value".into(), decoder.inputs()).into());
+        return Err(layout(
+            "decoder",
+            "inputs past.{layer}.key and past.{layer}.value".into(),
+            decoder.inputs(),
+        )
+        .into());
     }
     for input in others {
         if !decoder.inputs().iter().any(|known| known == input) {
@@ -252,21 +308,36 @@ pub(crate) fn pasts(encoder: Option<&dyn Session>, decoder: &dyn Session, others
         }
     }
     for input in decoder.inputs() {
-        let is_own = input == INPUT_IDS || input == ATTENTION_MASK || is_past(input) || others.contains(&input.as_str());
+        let is_own = input == INPUT_IDS
+            || input == ATTENTION_MASK
+            || is_past(input)
+            || others.contains(&input.as_str());
         let given = encoder.map_or(&[][..], Session::outputs);
         if !is_own && !given.contains(input) {
-            return Err(layout("encoder", format!("an output {input}, which the decoder reads"), given).into());
+            return Err(layout(
+                "encoder",
+                format!("an output {input}, which the decoder reads"),
+                given,
+            )
+            .into());
         }
     }
     Ok(pasts)
 }
 
-/// Encodes the sources; the result is the constant input of the decoder, or that in the state of the last batch.
-pub(crate) fn encoded([encoder, decoder]: [&mut dyn Session; 2], sources: Sources<'_>, pad_token: i64, before: Values) -> Result<Values> {
+/// Encodes the sources; the result is the constant input of the decoder, or that in the state of
+/// the last batch.
+pub(crate) fn encoded(
+    [encoder, decoder]: [&mut dyn Session; 2],
+    sources: Sources<'_>,
+    pad_token: i64,
+    before: Values,
+) -> Result<Values> {
     let given = decoder.inputs().iter().filter(|name| encoder.outputs().contains(name));
     let given: Vec<_> = given.cloned().collect();
     if let Sources::Again(count) = sources {
-        let is_kept = |name: &str| name == ATTENTION_MASK || given.iter().any(|given| given == name);
+        let is_kept =
+            |name: &str| name == ATTENTION_MASK || given.iter().any(|given| given == name);
         let kept: Values = before.into_iter().filter(|(name, _)| is_kept(name)).collect();
         return match given.first().and_then(|name| kept.get(name)).map(|value| value.shape()[0]) {
             Some(found) if found == count => Ok(kept),
@@ -285,17 +356,23 @@ pub(crate) fn encoded([encoder, decoder]: [&mut dyn Session; 2], sources: Source
 }
 
 /// Runs the encoder; returns its outputs and the mask of tokens.
-pub(crate) fn encode(encoder: &mut dyn Session, sources: Sources<'_>, pad_token: i64) -> Result<(Values, Option<ArrayD<i64>>)> {
+pub(crate) fn encode(
+    encoder: &mut dyn Session,
+    sources: Sources<'_>,
+    pad_token: i64,
+) -> Result<(Values, Option<ArrayD<i64>>)> {
     match sources {
         Sources::Tokens(tokens) => {
             let (ids, mask) = padded(tokens, pad_token)?;
             let mask = mask.into_dyn();
-            let inputs = [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.clone())].into_iter().collect();
+            let inputs =
+                [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.clone())].into_iter().collect();
             Ok((encoder.run(&inputs)?, Some(mask)))
         }
         Sources::Features(features) => {
             let name = encoder.inputs().first().cloned().unwrap_or_default();
-            let mut run = |part: ArrayD<f32>| encoder.run(&[(name.clone(), part)].into_iter().collect());
+            let mut run =
+                |part: ArrayD<f32>| encoder.run(&[(name.clone(), part)].into_iter().collect());
             // Frames of audio, unlike pixels, have no channels. Each window has so many positions that an encoder gains nothing from
             // several at once, and their attention weights would be the largest part of the memory.
             let is_audio = features.ndim() == 3;
@@ -304,7 +381,11 @@ pub(crate) fn encode(encoder: &mut dyn Session, sources: Sources<'_>, pad_token:
             }
             let mut outputs = BTreeMap::new();
             for (index, window) in features.axis_chunks_iter(Axis(0), 1).enumerate() {
-                put_window(&mut outputs, run(window.to_owned())?, [index, features.len_of(Axis(0))])?;
+                put_window(
+                    &mut outputs,
+                    run(window.to_owned())?,
+                    [index, features.len_of(Axis(0))],
+                )?;
             }
             Ok((outputs.into_iter().collect(), None))
         }
@@ -313,11 +394,21 @@ pub(crate) fn encode(encoder: &mut dyn Session, sources: Sources<'_>, pad_token:
 }
 
 /// Writes the outputs of the window at `index` to those of `count` windows.
-fn put_window(outputs: &mut BTreeMap<String, ArrayD<f32>>, window: Values, [index, count]: [usize; 2]) -> Result<()> {
+fn put_window(
+    outputs: &mut BTreeMap<String, ArrayD<f32>>,
+    window: Values,
+    [index, count]: [usize; 2],
+) -> Result<()> {
     for (name, value) in window {
         let value = value.to_f32()?;
-        let wrong = |expected| Cause::Layout { graph: "encoder", expected, found: format!("{:?}", value.shape()) };
-        let [1, rest @ ..] = value.shape() else { return Err(wrong(format!("{name} of one window")).into()) };
+        let wrong = |expected| Cause::Layout {
+            graph: "encoder",
+            expected,
+            found: format!("{:?}", value.shape()),
+        };
+        let [1, rest @ ..] = value.shape() else {
+            return Err(wrong(format!("{name} of one window")).into());
+        };
         let all = outputs.entry(name).or_insert_with(|| ArrayD::zeros([&[count], rest].concat()));
         if *rest != all.shape()[1..] {
             return Err(wrong(format!("windows of the shape {:?}", &all.shape()[1..])).into());
@@ -328,7 +419,10 @@ fn put_window(outputs: &mut BTreeMap<String, ArrayD<f32>>, window: Values, [inde
 }
 
 pub(crate) fn not_again(expected: usize, found: usize) -> Error {
-    Cause::Contradiction(format!("expected the sources of the last batch, {expected}, found {found}")).into()
+    Cause::Contradiction(format!(
+        "expected the sources of the last batch, {expected}, found {found}"
+    ))
+    .into()
 }
 
 /// `batch`, `heads` and `d_k` of the past `name`, from the layer's cross keys or values.
@@ -346,7 +440,8 @@ pub(crate) fn padded(sources: &[Vec<i64>], pad_token: i64) -> Result<(Array2<i64
         return Err(Cause::Empty(index).into());
     }
     let (batch, src) = (sources.len(), sources.iter().map(Vec::len).max().unwrap_or(0));
-    let (mut ids, mut mask) = (Array2::from_elem((batch, src), pad_token), Array2::zeros((batch, src)));
+    let (mut ids, mut mask) =
+        (Array2::from_elem((batch, src), pad_token), Array2::zeros((batch, src)));
     for (index, source) in sources.iter().enumerate() {
         for (position, &id) in source.iter().enumerate() {
             ids[[index, position]] = id;
@@ -385,7 +480,10 @@ pub(crate) fn no_join(engine: &str) -> Error {
 }
 
 pub(crate) fn no_prefill(engine: &str) -> Error {
-    Cause::Contradiction(format!("{engine}: expected a decoder that supports prefill, before its first step")).into()
+    Cause::Contradiction(format!(
+        "{engine}: expected a decoder that supports prefill, before its first step"
+    ))
+    .into()
 }
 
 pub(crate) fn missing(graph: &'static str, output: &str) -> Error {

@@ -40,7 +40,9 @@ pub(crate) enum Cause {
     Contradiction(String),
     #[error("expected as many {what} as sources, {expected}, found {found}")]
     Count { what: &'static str, expected: usize, found: usize },
-    #[error("the target prefix of sentence {sentence} of the batch has {tokens} tokens; expected at most {room}")]
+    #[error(
+        "the target prefix of sentence {sentence} of the batch has {tokens} tokens; expected at most {room}"
+    )]
     Prefix { sentence: usize, tokens: usize, room: usize },
     #[error("prompt {sentence} of the batch has {tokens} tokens; expected at most {room}")]
     Prompt { sentence: usize, tokens: usize, room: usize },
@@ -48,9 +50,13 @@ pub(crate) enum Cause {
     Target { sentence: usize },
     #[error("the target of sentence {sentence} of the batch has the token {token}, expected 0 to {}", vocab - 1)]
     Vocabulary { sentence: usize, token: i64, vocab: usize },
-    #[error("sentence {sentence}, step {step}: a logit is NaN or infinite; weights or activations may exceed the range of their type")]
+    #[error(
+        "sentence {sentence}, step {step}: a logit is NaN or infinite; weights or activations may exceed the range of their type"
+    )]
     NotFinite { sentence: u64, step: usize },
-    #[error("sentence {sentence}, step {step}: every token is forbidden: all scores are minus infinity")]
+    #[error(
+        "sentence {sentence}, step {step}: every token is forbidden: all scores are minus infinity"
+    )]
     Forbidden { sentence: u64, step: usize },
     #[error(transparent)]
     Graph(#[from] cognate_graph::Error),
@@ -72,7 +78,9 @@ impl Error {
     /// The category of the error.
     pub fn kind(&self) -> ErrorKind {
         match self.0 {
-            Cause::Json { .. } | Cause::Setting { .. } | Cause::Contradiction(_) => ErrorKind::Settings,
+            Cause::Json { .. } | Cause::Setting { .. } | Cause::Contradiction(_) => {
+                ErrorKind::Settings
+            }
             Cause::Layout { .. } | Cause::Graph(_) => ErrorKind::Layout,
             Cause::Empty(_)
             | Cause::Count { .. }

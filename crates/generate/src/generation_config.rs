@@ -1,8 +1,8 @@
 //! Reads decoding settings from `generation_config.json`, or from `config.json`.
 //!
-//! Fields and defaults are those of transformers' `GenerationConfig`. As in transformers 4.57, `generation_config.json` is used if it
-//! exists, unless it was derived from `config.json` (`_from_model_config`) and `config.json` sets decoding. Unsupported settings are
-//! rejected.
+//! Fields and defaults are those of transformers' `GenerationConfig`. As in transformers 4.57,
+//! `generation_config.json` is used if it exists, unless it was derived from `config.json`
+//! (`_from_model_config`) and `config.json` sets decoding. Unsupported settings are rejected.
 
 use crate::error::Cause;
 use crate::settings::{A_FACTOR, FACTORS};
@@ -20,7 +20,8 @@ const MOST_SEQUENCES: usize = 1 << 16;
 const GENERATION: &str = "generation_config.json";
 const CONFIG: &str = "config.json";
 
-/// The fields that transformers writes into `generation_config.json` when it derives it from `config.json`, with their defaults.
+/// The fields that transformers writes into `generation_config.json` when it derives it from
+/// `config.json`, with their defaults.
 const DERIVED: [(&str, &str); 22] = [
     ("max_length", "20"),
     ("min_length", "0"),
@@ -84,19 +85,24 @@ const NEUTRAL: [(&str, &[&str]); 18] = [
 ];
 
 impl Settings {
-    /// The settings of a checkpoint: the texts of its `config.json` and, if it has one, its `generation_config.json`.
-    /// Tokens that `config.json` does not name are `model`'s. The default limit is the number of the decoder's positions, or 512
-    /// (transformers: 20). A `generation_config.json` without an end token decodes to the limit.
+    /// The settings of a checkpoint: the texts of its `config.json` and, if it has one, its
+    /// `generation_config.json`. Tokens that `config.json` does not name are `model`'s. The default
+    /// limit is the number of the decoder's positions, or 512 (transformers: 20). A
+    /// `generation_config.json` without an end token decodes to the limit.
     ///
     /// # Errors
-    /// If a text is not JSON, a field has the wrong type or is not supported, or `generation_config.json` has no start token. The
-    /// message names file and field.
+    /// If a text is not JSON, a field has the wrong type or is not supported, or
+    /// `generation_config.json` has no start token. The message names file and field.
     pub fn from_json(config: &str, generation: Option<&str>, model: &Config) -> Result<Self> {
         let files = File::followed(config, generation)?;
         // Of speech models it is the prompt, which is chosen elsewhere.
-        let is_text = |(field, _): &(&str, &[&str])| model.front == Front::Tokens || *field != "forced_decoder_ids";
+        let is_text = |(field, _): &(&str, &[&str])| {
+            model.front == Front::Tokens || *field != "forced_decoder_ids"
+        };
         for (field, neutral) in NEUTRAL.into_iter().filter(is_text) {
-            if let Some(found) = files.find(field).filter(|found| !neutral.contains(&found.to_string().as_str())) {
+            if let Some(found) =
+                files.find(field).filter(|found| !neutral.contains(&found.to_string().as_str()))
+            {
                 return Err(refuse(files.name, field, found, "the default; leave it out"));
             }
         }
@@ -105,13 +111,15 @@ impl Settings {
             eos_tokens.push(model.eos_token as i64);
         }
         let pad_token = files.known("pad_token_id", model.vocab.max(model.source_vocab))?;
-        // Lengths without `new` in their names count the start token and a prefix; the others have precedence.
+        // Lengths without `new` in their names count the start token and a prefix; the others have
+        // precedence.
         let positions = model.max_positions.map_or(usize::MAX, |positions| positions + 1);
-        let (max_new_tokens, max_length) = match (files.size("max_new_tokens")?, files.size("max_length")?) {
-            (Some(new), _) => (new, positions),
-            (None, Some(length)) => (length - 1, length),
-            (None, None) => (model.max_positions.unwrap_or(UNLIMITED), positions),
-        };
+        let (max_new_tokens, max_length) =
+            match (files.size("max_new_tokens")?, files.size("max_length")?) {
+                (Some(new), _) => (new, positions),
+                (None, Some(length)) => (length - 1, length),
+                (None, None) => (model.max_positions.unwrap_or(UNLIMITED), positions),
+            };
         let min_length = match files.count("min_new_tokens")? {
             Some(_) => 0,
             None => files.count("min_length")?.unwrap_or(0),
@@ -161,15 +169,20 @@ impl File {
     fn followed(config: &str, generation: Option<&str>) -> Result<Self> {
         let mut config = parse(CONFIG, config)?;
         let generation = generation.map(|text| parse(GENERATION, text)).transpose()?;
-        let family = config.get("model_type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let family =
+            config.get("model_type").and_then(Value::as_str).unwrap_or_default().to_owned();
         let defaults: Vec<_> = FAMILIES.into_iter().filter(|(of, ..)| *of == family).collect();
         let is_set = |(field, usual): &(&str, &str)| {
-            let of_family = defaults.iter().find(|(_, of, _)| of == field).map(|(.., value)| value.to_string());
+            let of_family =
+                defaults.iter().find(|(_, of, _)| of == field).map(|(.., value)| value.to_string());
             let found = config.get(*field).filter(|value| !value.is_null());
             found.is_some_and(|value| !is_same(value, of_family.as_deref().unwrap_or(usual)))
         };
         match generation {
-            Some(fields) if fields.get("_from_model_config") != Some(&Value::Bool(true)) || !DERIVED.iter().any(is_set) => {
+            Some(fields)
+                if fields.get("_from_model_config") != Some(&Value::Bool(true))
+                    || !DERIVED.iter().any(is_set) =>
+            {
                 Ok(Self { name: GENERATION, fields })
             }
             _ => {
@@ -186,8 +199,15 @@ impl File {
         self.fields.get(field).filter(|value| !value.is_null())
     }
 
-    fn read<T>(&self, field: &'static str, expected: &'static str, convert: impl Fn(&Value) -> Option<T>) -> Result<Option<T>> {
-        self.find(field).map(|value| convert(value).ok_or_else(|| refuse(self.name, field, value, expected))).transpose()
+    fn read<T>(
+        &self,
+        field: &'static str,
+        expected: &'static str,
+        convert: impl Fn(&Value) -> Option<T>,
+    ) -> Result<Option<T>> {
+        self.find(field)
+            .map(|value| convert(value).ok_or_else(|| refuse(self.name, field, value, expected)))
+            .transpose()
     }
 
     /// The start token of decoding.
@@ -199,7 +219,12 @@ impl File {
             (None, GENERATION) if model.parts != Parts::Decoder => {
                 let bos = self.known("bos_token_id", model.vocab)?;
                 bos.ok_or_else(|| {
-                    refuse(GENERATION, START, &Value::Null, "the id of the token that decoding starts from, here or as bos_token_id")
+                    refuse(
+                        GENERATION,
+                        START,
+                        &Value::Null,
+                        "the id of the token that decoding starts from, here or as bos_token_id",
+                    )
                 })
             }
             (None, _) => Ok(model.start_token as i64),
@@ -209,7 +234,9 @@ impl File {
     /// A token of the decoder's vocabulary.
     fn known(&self, field: &'static str, vocab: usize) -> Result<Option<i64>> {
         let is_known = |token: &i64| usize::try_from(*token).is_ok_and(|token| token < vocab);
-        self.read(field, "the id of a token that the model has", |value| as_token(value).filter(is_known))
+        self.read(field, "the id of a token that the model has", |value| {
+            as_token(value).filter(is_known)
+        })
     }
 
     fn beams(&self) -> Result<Option<usize>> {
@@ -217,7 +244,9 @@ impl File {
     }
 
     fn returned(&self) -> Result<Option<usize>> {
-        self.read("num_return_sequences", "a number from 1 to 65536", |value| count_to(value, MOST_SEQUENCES))
+        self.read("num_return_sequences", "a number from 1 to 65536", |value| {
+            count_to(value, MOST_SEQUENCES)
+        })
     }
 
     fn tokens(&self, field: &'static str) -> Result<Vec<i64>> {
@@ -229,13 +258,17 @@ impl File {
     }
 
     fn size(&self, field: &'static str) -> Result<Option<usize>> {
-        let convert = |value: &Value| value.as_u64().filter(|&size| size > 0).and_then(|size| usize::try_from(size).ok());
+        let convert = |value: &Value| {
+            value.as_u64().filter(|&size| size > 0).and_then(|size| usize::try_from(size).ok())
+        };
         self.read(field, "a positive number", convert)
     }
 
     /// A number that may be zero.
     fn count(&self, field: &'static str) -> Result<Option<usize>> {
-        self.read(field, "a number of tokens", |value| value.as_u64().and_then(|size| usize::try_from(size).ok()))
+        self.read(field, "a number of tokens", |value| {
+            value.as_u64().and_then(|size| usize::try_from(size).ok())
+        })
     }
 
     fn number(&self, field: &'static str) -> Result<Option<f32>> {
@@ -243,13 +276,17 @@ impl File {
     }
 
     fn factor(&self, field: &'static str) -> Result<Option<f32>> {
-        let convert = |value: &Value| value.as_f64().map(|number| number as f32).filter(|number| FACTORS.contains(number));
+        let convert = |value: &Value| {
+            value.as_f64().map(|number| number as f32).filter(|number| FACTORS.contains(number))
+        };
         self.read(field, A_FACTOR, convert)
     }
 
     /// A number from 0 to 1.
     fn share(&self, field: &'static str) -> Result<Option<f32>> {
-        let convert = |value: &Value| value.as_f64().map(|number| number as f32).filter(|share| (0.0..=1.0).contains(share));
+        let convert = |value: &Value| {
+            value.as_f64().map(|number| number as f32).filter(|share| (0.0..=1.0).contains(share))
+        };
         self.read(field, "a number from 0 to 1", convert)
     }
 
@@ -259,11 +296,18 @@ impl File {
 
     /// Sequences of at least one token each.
     fn words(&self, field: &'static str) -> Result<Vec<Vec<i64>>> {
-        let word = |word: &Value| word.as_array().filter(|tokens| !tokens.is_empty())?.iter().map(as_token).collect();
-        Ok(self.read(field, "a list of lists of token ids", |value| value.as_array()?.iter().map(word).collect())?.unwrap_or_default())
+        let word = |word: &Value| {
+            word.as_array().filter(|tokens| !tokens.is_empty())?.iter().map(as_token).collect()
+        };
+        Ok(self
+            .read(field, "a list of lists of token ids", |value| {
+                value.as_array()?.iter().map(word).collect()
+            })?
+            .unwrap_or_default())
     }
 
-    /// The settings of sampling, if `do_sample` is set; otherwise its fields are ignored, as in transformers.
+    /// The settings of sampling, if `do_sample` is set; otherwise its fields are ignored, as in
+    /// transformers.
     fn sampling(&self) -> Result<Option<Sampling>> {
         if !self.flag("do_sample")? {
             return Ok(None);
@@ -293,7 +337,10 @@ impl File {
 }
 
 fn count_to(value: &Value, limit: usize) -> Option<usize> {
-    value.as_u64().and_then(|count| usize::try_from(count).ok()).filter(|count| (1..=limit).contains(count))
+    value
+        .as_u64()
+        .and_then(|count| usize::try_from(count).ok())
+        .filter(|count| (1..=limit).contains(count))
 }
 
 fn as_token(value: &Value) -> Option<i64> {
@@ -308,7 +355,8 @@ fn is_same(value: &Value, written: &str) -> bool {
 
 /// The object of a JSON text.
 fn parse(file: &'static str, text: &str) -> Result<Map<String, Value>> {
-    serde_json::from_str(text).map_err(|error| Cause::Json { file, message: error.to_string() }.into())
+    serde_json::from_str(text)
+        .map_err(|error| Cause::Json { file, message: error.to_string() }.into())
 }
 
 fn refuse(file: &'static str, field: &'static str, found: &Value, expected: &'static str) -> Error {

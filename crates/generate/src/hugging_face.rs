@@ -1,7 +1,9 @@
-//! The decoder of the Hugging Face layout, of Cognate or Optimum: sessions and the state of a batch.
+//! The decoder of the Hugging Face layout, of Cognate or Optimum: sessions and the state of a
+//! batch.
 //!
-//! The layout has no axis of beams: each beam is a row of the batch, `row = sentence · beams + beam`, with a copy of the encoder's
-//! states and of the cross keys and values.
+//! The layout has no axis of beams: each beam is a row of the batch,
+//! `row = sentence · beams + beam`, with a copy of the encoder's states and of the cross keys and
+//! values.
 //!
 //! The first step, without a past, differs from later ones in one of three ways:
 //!
@@ -17,7 +19,9 @@ use crate::decoder::{Attentions, Decoder, encode, missing, not_again, select};
 use crate::error::Cause;
 use crate::logits::{LastLogits, Logits};
 use crate::{Result, Sources};
-use cognate_model::interface::{ENCODER_ATTENTION_MASK, ENCODER_HIDDEN_STATES, INPUT_IDS, LAST_HIDDEN_STATE, LOGITS};
+use cognate_model::interface::{
+    ENCODER_ATTENTION_MASK, ENCODER_HIDDEN_STATES, INPUT_IDS, LAST_HIDDEN_STATE, LOGITS,
+};
 use cognate_model::{Config, HuggingFaceNames};
 use cognate_runtime::{Session, Values};
 use ndarray::{Array1, Array2, Array4};
@@ -50,11 +54,17 @@ impl HuggingFaceDecoder {
     ///
     /// # Errors
     /// If their inputs and outputs are not those of the layout.
-    pub fn new(encoder: Box<dyn Session>, decoder: Box<dyn Session>, config: &Config, pad_token: i64) -> Result<Self> {
+    pub fn new(
+        encoder: Box<dyn Session>,
+        decoder: Box<dyn Session>,
+        config: &Config,
+        pad_token: i64,
+    ) -> Result<Self> {
         Self::join(encoder, None, decoder, config, pad_token)
     }
 
-    /// Joins three sessions: Optimum's `encoder_model.onnx`, `decoder_model.onnx` and `decoder_with_past_model.onnx`.
+    /// Joins three sessions: Optimum's `encoder_model.onnx`, `decoder_model.onnx` and
+    /// `decoder_with_past_model.onnx`.
     ///
     /// # Errors
     /// If their inputs and outputs are not those of the layout.
@@ -75,11 +85,22 @@ impl HuggingFaceDecoder {
         config: &Config,
         pad_token: i64,
     ) -> Result<Self> {
-        let names = |layer_index| HuggingFaceNames::past(layer_index).into_iter().zip(HuggingFaceNames::present(layer_index));
+        let names = |layer_index| {
+            HuggingFaceNames::past(layer_index)
+                .into_iter()
+                .zip(HuggingFaceNames::present(layer_index))
+        };
         let past: Vec<_> = (0..config.decoder.n_layers).flat_map(names).collect();
-        let expect = |graph, what: &str, known: &[String], name: &str| match known.iter().any(|known| known == name) {
+        let expect = |graph, what: &str, known: &[String], name: &str| match known
+            .iter()
+            .any(|known| known == name)
+        {
             true => Ok(()),
-            false => Err(Cause::Layout { graph, expected: format!("an {what} {name}"), found: known.join(", ") }),
+            false => Err(Cause::Layout {
+                graph,
+                expected: format!("an {what} {name}"),
+                found: known.join(", "),
+            }),
         };
         expect("encoder", "output", encoder.outputs(), LAST_HIDDEN_STATE)?;
         let on_first_step = first.as_ref().unwrap_or(&decoder);
@@ -93,7 +114,19 @@ impl HuggingFaceDecoder {
         let head_shape = [config.decoder.key_heads, config.decoder.d_k];
         let (state, logits) = (Values::new(), LastLogits::default());
         let attentions = Attentions::default();
-        Ok(Self { encoder, first, decoder, pad_token, head_shape, past, beams: 1, is_first_step: true, state, logits, attentions })
+        Ok(Self {
+            encoder,
+            first,
+            decoder,
+            pad_token,
+            head_shape,
+            past,
+            beams: 1,
+            is_first_step: true,
+            state,
+            logits,
+            attentions,
+        })
     }
 
     /// Keeps only the given rows, in that order, of the states whose names are `wanted`.
@@ -109,9 +142,11 @@ impl HuggingFaceDecoder {
 
     /// Runs a step of `n_rows` rows.
     fn run(&mut self, n_rows: usize) -> Result<Values> {
-        let session = self.first.as_mut().filter(|_| self.is_first_step).unwrap_or(&mut self.decoder);
+        let session =
+            self.first.as_mut().filter(|_| self.is_first_step).unwrap_or(&mut self.decoder);
         if session.inputs().iter().any(|input| input == BRANCH) {
-            self.state.insert(BRANCH, Array1::from_elem(1, i64::from(!self.is_first_step)).into_dyn());
+            self.state
+                .insert(BRANCH, Array1::from_elem(1, i64::from(!self.is_first_step)).into_dyn());
         }
         let src = self.state.get(ENCODER_HIDDEN_STATES).map_or(0, |states| states.shape()[1]);
         let has_branch = self.state.get(BRANCH).is_some();
@@ -122,7 +157,8 @@ impl HuggingFaceDecoder {
             if let Some(value) = self.state.remove(name) {
                 given.insert(name, value);
             } else if self.past.iter().any(|(past, _)| past == name) {
-                // Optimum names the length of past cross keys like that of the source, and engines can check it.
+                // Optimum names the length of past cross keys like that of the source, and engines
+                // can check it.
                 let length = if has_branch && !is_own(name) { src } else { 0 };
                 given.insert(name, Array4::<f32>::zeros((n_rows, heads, length, d_k)).into_dyn());
             }
@@ -147,14 +183,19 @@ impl Decoder for HuggingFaceDecoder {
         let mut stride = 1;
         if let Sources::Again(count) = sources {
             stride = self.beams;
-            let found = self.state.get(ENCODER_HIDDEN_STATES).map_or(0, |states| states.shape()[0] / stride);
+            let found = self
+                .state
+                .get(ENCODER_HIDDEN_STATES)
+                .map_or(0, |states| states.shape()[0] / stride);
             if found != count {
                 return Err(not_again(count, found));
             }
             self.past.iter().for_each(|(past, _)| drop(self.state.remove(past)));
         } else {
             let (mut encoded, mask) = encode(self.encoder.as_mut(), sources, self.pad_token)?;
-            let states = encoded.remove(LAST_HIDDEN_STATE).ok_or_else(|| missing("encoder", LAST_HIDDEN_STATE))?;
+            let states = encoded
+                .remove(LAST_HIDDEN_STATE)
+                .ok_or_else(|| missing("encoder", LAST_HIDDEN_STATE))?;
             self.state = mask.into_iter().map(|mask| (ENCODER_ATTENTION_MASK, mask)).collect();
             self.state.insert(ENCODER_HIDDEN_STATES, states);
         }
@@ -167,15 +208,23 @@ impl Decoder for HuggingFaceDecoder {
         Ok(())
     }
 
-    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>> {
+    fn advance(
+        &mut self,
+        parents: Option<&Array2<usize>>,
+        tokens: &Array2<i64>,
+    ) -> Result<Logits<'_>> {
         let is_moved = |((_, beam), parent): ((usize, usize), &usize)| beam != *parent;
         if let Some(parents) = parents.filter(|parents| parents.indexed_iter().any(is_moved)) {
-            let rows: Vec<usize> = parents.indexed_iter().map(|((sentence, _), parent)| sentence * self.beams + parent).collect();
+            let rows: Vec<usize> = parents
+                .indexed_iter()
+                .map(|((sentence, _), parent)| sentence * self.beams + parent)
+                .collect();
             // The encoder's outputs are equal in all beams of a sentence.
             self.keep(&rows, is_own)?;
         }
         let (batch, beams) = tokens.dim();
-        let rows = tokens.clone().into_shape_with_order((batch * beams, 1)).expect("as many elements");
+        let rows =
+            tokens.clone().into_shape_with_order((batch * beams, 1)).expect("as many elements");
         self.state.insert(INPUT_IDS, rows.into_dyn());
         let mut outputs = self.run(batch * beams)?;
         for (past, present) in &self.past {
@@ -196,7 +245,10 @@ impl Decoder for HuggingFaceDecoder {
 
     fn retain(&mut self, sentences: &[usize]) -> Result<()> {
         let beams = self.beams;
-        let rows: Vec<usize> = sentences.iter().flat_map(|sentence| sentence * beams..(sentence + 1) * beams).collect();
+        let rows: Vec<usize> = sentences
+            .iter()
+            .flat_map(|sentence| sentence * beams..(sentence + 1) * beams)
+            .collect();
         self.keep(&rows, is_state)
     }
 }

@@ -42,7 +42,9 @@ impl Samples {
             log_probability: 0.0,
             margins: Vec::new(),
             alignment: Vec::new(),
-            generator: settings.sampling.map(|sampling| sampling.generator(prompt.number, sequence)),
+            generator: settings
+                .sampling
+                .map(|sampling| sampling.generator(prompt.number, sequence)),
             observed: None,
         });
         Self { sequences: sequences.collect(), prompt }
@@ -93,7 +95,13 @@ impl Search for Samples {
         Ok(())
     }
 
-    fn advance(&mut self, _: usize, attention: Option<ArrayView3<'_, f32>>, _: &Settings, _: Observer<'_>) {
+    fn advance(
+        &mut self,
+        _: usize,
+        attention: Option<ArrayView3<'_, f32>>,
+        _: &Settings,
+        _: Observer<'_>,
+    ) {
         let Some(attention) = attention else { return };
         for (sequence, attention) in self.sequences.iter_mut().zip(attention.outer_iter()) {
             // The start token has no alignment; a finished sequence has no new token.
@@ -119,7 +127,9 @@ impl Search for Samples {
         let (n_start, n_prompt) = (self.prompt.n_start, self.prompt.tokens.len());
         let hypothesis = |sequence: Sequence| {
             let complete = sequence.state == State::Ended;
-            let length = (sequence.tokens.len() - n_prompt.min(sequence.tokens.len()) + usize::from(complete)).max(1);
+            let length = (sequence.tokens.len() - n_prompt.min(sequence.tokens.len())
+                + usize::from(complete))
+            .max(1);
             Hypothesis {
                 tokens: sequence.tokens[n_start..].to_vec(),
                 complete,
@@ -135,8 +145,14 @@ impl Search for Samples {
 
 impl Sequence {
     /// The next token; `None` at the end.
-    fn next(&mut self, prompt: &Prompt, logits: Row<'_>, settings: &Settings) -> Result<Option<i64>, Unusable> {
-        self.observed = self.observed.or_else(|| prompt.observe(settings.observe, &self.tokens, &logits));
+    fn next(
+        &mut self,
+        prompt: &Prompt,
+        logits: Row<'_>,
+        settings: &Settings,
+    ) -> Result<Option<i64>, Unusable> {
+        self.observed =
+            self.observed.or_else(|| prompt.observe(settings.observe, &self.tokens, &logits));
         if let Some(given) = prompt.next(&self.tokens) {
             self.margins.push(f32::INFINITY);
             return Ok(Some(given));

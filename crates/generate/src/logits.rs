@@ -6,8 +6,8 @@ use crate::scores::{Columns, Normalisation, Row};
 use cognate_runtime::Value;
 use ndarray::{Array3, ArrayViewMut3};
 
-/// The logits `[batch, beams, vocab]` of the next tokens in row-major order. The caller can overwrite them until the decoder's next
-/// call.
+/// The logits `[batch, beams, vocab]` of the next tokens in row-major order. The caller can
+/// overwrite them until the decoder's next call.
 #[derive(Debug)]
 pub struct Logits<'d> {
     scores: ArrayViewMut3<'d, f32>,
@@ -42,7 +42,10 @@ impl<'d> Logits<'d> {
     fn with_scales(self, scales: Option<&'d [f32]>) -> Result<Self> {
         let (batch, beams, _) = self.scores.dim();
         if let Some(scales) = scales.filter(|scales| scales.len() != batch * beams) {
-            let (expected, found) = (format!("a scale for each of {batch} x {beams} logits"), format!("{}", scales.len()));
+            let (expected, found) = (
+                format!("a scale for each of {batch} x {beams} logits"),
+                format!("{}", scales.len()),
+            );
             return Err(Cause::Layout { graph: "decoder", expected, found }.into());
         }
         Ok(Self { scales, ..self })
@@ -70,7 +73,12 @@ impl<'d> Logits<'d> {
         let (batch, beams, vocab) = self.scores.dim();
         let place = |&token: &i64| usize::try_from(token).ok().filter(|&place| place < vocab);
         let places: Option<Vec<usize>> = tokens.iter().map(place).collect();
-        let wrong = || Cause::Contradiction(format!("shortlist: expected tokens from 0 to {}, found {tokens:?}", vocab.saturating_sub(1)));
+        let wrong = || {
+            Cause::Contradiction(format!(
+                "shortlist: expected tokens from 0 to {}, found {tokens:?}",
+                vocab.saturating_sub(1)
+            ))
+        };
         let places = places.ok_or_else(wrong)?;
         let all = self.scores.into_slice().expect("in row-major order");
         // No score is overwritten before it has moved.
@@ -80,14 +88,21 @@ impl<'d> Logits<'d> {
             }
         }
         let kept = &mut all[..batch * beams * places.len()];
-        let scores = ArrayViewMut3::from_shape((batch, beams, places.len()), kept).expect("as many scores");
-        Ok(Self { scores, scales: self.scales, columns: LogitsColumns::Chosen(tokens), softmax: None })
+        let scores =
+            ArrayViewMut3::from_shape((batch, beams, places.len()), kept).expect("as many scores");
+        Ok(Self {
+            scores,
+            scales: self.scales,
+            columns: LogitsColumns::Chosen(tokens),
+            softmax: None,
+        })
     }
 
     /// The logits of all rows.
     pub fn into_scores(self) -> ArrayViewMut3<'d, f32> {
         let mut scores = self.scores;
-        for (mut row, &scale) in scores.rows_mut().into_iter().zip(self.scales.unwrap_or_default()) {
+        for (mut row, &scale) in scores.rows_mut().into_iter().zip(self.scales.unwrap_or_default())
+        {
             row.mapv_inplace(|score| score * scale);
         }
         scores
@@ -98,12 +113,15 @@ impl<'d> Logits<'d> {
         let (_, beams, vocab) = self.scores.dim();
         let scores = self.scores.as_slice_mut().expect("in row-major order");
         let scales = self.scales.map(|scales| &scales[sentence * beams..][..beams]);
-        let rows = scores[sentence * beams * vocab..][..beams * vocab].chunks_exact_mut(vocab.max(1));
+        let rows =
+            scores[sentence * beams * vocab..][..beams * vocab].chunks_exact_mut(vocab.max(1));
         let columns = self.columns;
         let columns = move |beam: usize| match columns {
             LogitsColumns::All => Columns::All,
             LogitsColumns::Chosen(tokens) => Columns::Chosen(tokens),
-            LogitsColumns::OfRows(tokens) => Columns::Chosen(&tokens[(sentence * beams + beam) * vocab..][..vocab]),
+            LogitsColumns::OfRows(tokens) => {
+                Columns::Chosen(&tokens[(sentence * beams + beam) * vocab..][..vocab])
+            }
         };
         let softmax = self.softmax.map(|softmax| &softmax[sentence * beams..][..beams]);
         rows.enumerate().map(move |(beam, scores)| {
@@ -150,34 +168,55 @@ impl LastLogits {
         let is_right = rows == batch * beams && columns.is_multiple_of(2) && columns >= n_sums;
         let all = found.as_slice().filter(|_| is_right).ok_or_else(wrong)?;
         let n = (columns - n_sums) / 2;
-        let parts = all.chunks_exact(columns.max(1)).map(|row| (&row[..n], &row[n..2 * n], &row[2 * n..]));
-        let tokens = parts.clone().flat_map(|(tokens, ..)| tokens).map(|&token| token as i64).collect();
+        let parts =
+            all.chunks_exact(columns.max(1)).map(|row| (&row[..n], &row[n..2 * n], &row[2 * n..]));
+        let tokens =
+            parts.clone().flat_map(|(tokens, ..)| tokens).map(|&token| token as i64).collect();
         let scores = parts.clone().flat_map(|(_, scores, _)| scores).copied().collect();
         let scores = Array3::from_shape_vec((batch, beams, n), scores).map_err(|_| wrong())?;
         let softmax = softmax.then(|| parts.map(|(.., sums)| [sums[0], sums[1]]).collect());
         self.put_scales(scales)?;
-        let BestLogits { scores, tokens, softmax } = self.best.insert(BestLogits { scores, tokens, softmax });
-        let logits = Logits { columns: LogitsColumns::OfRows(tokens), softmax: softmax.as_deref(), ..Logits::new(scores.view_mut()) };
+        let BestLogits { scores, tokens, softmax } =
+            self.best.insert(BestLogits { scores, tokens, softmax });
+        let logits = Logits {
+            columns: LogitsColumns::OfRows(tokens),
+            softmax: softmax.as_deref(),
+            ..Logits::new(scores.view_mut())
+        };
         logits.with_scales(self.scales.as_deref())
     }
 
-    /// Stores the logits of one new token per hypothesis, with any axes, and `scales` of their rows, and borrows them.
-    pub(crate) fn put(&mut self, logits: Value, scales: Option<Value>, (batch, beams): (usize, usize)) -> Result<Logits<'_>> {
+    /// Stores the logits of one new token per hypothesis, with any axes, and `scales` of their
+    /// rows, and borrows them.
+    pub(crate) fn put(
+        &mut self,
+        logits: Value,
+        scales: Option<Value>,
+        (batch, beams): (usize, usize),
+    ) -> Result<Logits<'_>> {
         let shape = logits.shape().to_vec();
-        let wrong = |found| Cause::Layout { graph: "decoder", expected: format!("logits of {batch} x {beams} new tokens"), found };
+        let wrong = |found| Cause::Layout {
+            graph: "decoder",
+            expected: format!("logits of {batch} x {beams} new tokens"),
+            found,
+        };
         self.put_scales(scales)?;
         let value = self.value.insert(logits);
         if value.as_f32_mut().is_none_or(|logits| !logits.is_standard_layout()) {
             *value = Value::F32(value.to_f32()?.as_standard_layout().into_owned());
         }
         let vocab = shape.last().copied().unwrap_or(0);
-        let scores = value.as_f32_mut().and_then(|scores| scores.into_shape_with_order((batch, beams, vocab)).ok());
+        let scores = value
+            .as_f32_mut()
+            .and_then(|scores| scores.into_shape_with_order((batch, beams, vocab)).ok());
         let scores = scores.ok_or_else(|| wrong(format!("logits {shape:?}")))?;
         Logits::new(scores).with_scales(self.scales.as_deref())
     }
 
     fn put_scales(&mut self, scales: Option<Value>) -> Result<()> {
-        self.scales = scales.map(|scales| Ok::<_, crate::Error>(scales.to_f32()?.iter().copied().collect())).transpose()?;
+        self.scales = scales
+            .map(|scales| Ok::<_, crate::Error>(scales.to_f32()?.iter().copied().collect()))
+            .transpose()?;
         Ok(())
     }
 }

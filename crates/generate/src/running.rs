@@ -9,8 +9,8 @@ use ndarray::{Array2, ArrayView3, Axis};
 use std::mem;
 use std::ops::{ControlFlow, Range};
 
-/// Sentences that one decoder decodes together. Others enter between steps if the decoder lets them [join](Decoder::joins), and each
-/// leaves at its end. Its hypotheses do not depend on the others.
+/// Sentences that one decoder decodes together. Others enter between steps if the decoder lets them
+/// [join](Decoder::joins), and each leaves at its end. Its hypotheses do not depend on the others.
 pub struct RunningBatch<'s> {
     settings: &'s Settings,
     sentences: Vec<Sentence>,
@@ -35,10 +35,12 @@ pub(crate) trait Search {
     /// The hypothesis that each continued by its last token, if it was not itself.
     fn parents(&self) -> Option<&[usize]>;
 
-    /// Appends tokens of the prompt, of which the decoder has computed the first `n`; the next one is the last appended.
+    /// Appends tokens of the prompt, of which the decoder has computed the first `n`; the next one
+    /// is the last appended.
     fn follow_prompt(&mut self, sentence: usize, n: usize, observer: Observer<'_>);
 
-    /// Chooses among the logits of each hypothesis's next token. In the first step one row can be that of all.
+    /// Chooses among the logits of each hypothesis's next token. In the first step one row can be
+    /// that of all.
     fn read(
         &mut self,
         sentence: usize,
@@ -48,7 +50,13 @@ pub(crate) trait Search {
     ) -> Result<()>;
 
     /// Advances by what was chosen. `attention: [hypotheses, heads, src]` is that of this step.
-    fn advance(&mut self, sentence: usize, attention: Option<ArrayView3<'_, f32>>, settings: &Settings, observer: Observer<'_>);
+    fn advance(
+        &mut self,
+        sentence: usize,
+        attention: Option<ArrayView3<'_, f32>>,
+        settings: &Settings,
+        observer: Observer<'_>,
+    );
 
     fn is_done(&self, settings: &Settings) -> bool;
 
@@ -69,7 +77,13 @@ impl<'s> RunningBatch<'s> {
     /// If the settings contradict each other.
     pub fn new(settings: &'s Settings) -> Result<Self> {
         settings.check()?;
-        Ok(Self { settings, sentences: Vec::new(), found: Vec::new(), n_admitted: 0, is_new: false })
+        Ok(Self {
+            settings,
+            sentences: Vec::new(),
+            found: Vec::new(),
+            n_admitted: 0,
+            is_new: false,
+        })
     }
 
     /// The number of sentences.
@@ -84,16 +98,22 @@ impl<'s> RunningBatch<'s> {
 
     /// The number of tokens in the longest source or target.
     pub fn longest(&self) -> usize {
-        let longest = |search: &dyn Search| search.prompt().source.len().max(search.tokens(0).len());
+        let longest =
+            |search: &dyn Search| search.prompt().source.len().max(search.tokens(0).len());
         self.sentences.iter().map(|sentence| longest(sentence.search.as_ref())).max().unwrap_or(0)
     }
 
-    /// Lets sentences enter. Returns the numbers that events give them, counted on from those that entered before.
+    /// Lets sentences enter. Returns the numbers that events give them, counted on from those that
+    /// entered before.
     ///
     /// # Errors
-    /// If a source is empty, a prefix is too long, the engine fails, or others are running and the decoder lets none
-    /// [join](Decoder::joins). The others remain as they were.
-    pub fn admit(&mut self, decoder: &mut dyn Decoder, batch: &SentenceBatch<'_>) -> Result<Range<usize>> {
+    /// If a source is empty, a prefix is too long, the engine fails, or others are running and the
+    /// decoder lets none [join](Decoder::joins). The others remain as they were.
+    pub fn admit(
+        &mut self,
+        decoder: &mut dyn Decoder,
+        batch: &SentenceBatch<'_>,
+    ) -> Result<Range<usize>> {
         batch.check()?;
         let (first, count, settings) = (self.n_admitted, batch.sources.len(), self.settings);
         let numbers = first..first + count;
@@ -130,11 +150,17 @@ impl<'s> RunningBatch<'s> {
         Ok(numbers)
     }
 
-    /// Advances all sentences by one token; those that end leave. The observer is called as by [`decode`](crate::decode).
+    /// Advances all sentences by one token; those that end leave. The observer is called as by
+    /// [`decode`](crate::decode).
     ///
     /// # Errors
-    /// If the engine fails, a logit is NaN or infinite, or every token is forbidden. The batch is of no use then.
-    pub fn step(&mut self, decoder: &mut dyn Decoder, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<()> {
+    /// If the engine fails, a logit is NaN or infinite, or every token is forbidden. The batch is
+    /// of no use then.
+    pub fn step(
+        &mut self,
+        decoder: &mut dyn Decoder,
+        observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
         for (sentence, hypotheses) in self.found.drain(..) {
             let _ = observer(Event::Finished { sentence, hypotheses: &hypotheses });
         }
@@ -145,27 +171,45 @@ impl<'s> RunningBatch<'s> {
         let mut shape = (self.sentences.len(), self.n_hypotheses());
         if mem::take(&mut self.is_new) && !self.prefill(decoder, observer)? {
             // Beams are equal until their first choice. Drawing would need other random numbers.
-            let is_shared = settings.num_beams > 1 && settings.sampling.is_none() && settings.alignment_layer.is_none();
+            let is_shared = settings.num_beams > 1
+                && settings.sampling.is_none()
+                && settings.alignment_layer.is_none();
             shape.1 = if is_shared && decoder.shares_first_step() { 1 } else { shape.1 };
         }
         let last = |(row, hypothesis): (usize, usize)| {
             let tokens = self.sentences[row].search.tokens(hypothesis);
             tokens.last().copied().expect("a hypothesis begins with the start token")
         };
-        let parent =
-            |(row, hypothesis): (usize, usize)| self.sentences[row].search.parents().map_or(hypothesis, |parents| parents[hypothesis]);
+        let parent = |(row, hypothesis): (usize, usize)| {
+            self.sentences[row].search.parents().map_or(hypothesis, |parents| parents[hypothesis])
+        };
         let parents = Array2::from_shape_fn(shape, parent);
-        let is_moved = parents.indexed_iter().any(|((_, hypothesis), parent)| hypothesis != *parent);
-        let mut logits = decoder.advance(is_moved.then_some(&parents), &Array2::from_shape_fn(shape, last))?;
+        let is_moved =
+            parents.indexed_iter().any(|((_, hypothesis), parent)| hypothesis != *parent);
+        let mut logits =
+            decoder.advance(is_moved.then_some(&parents), &Array2::from_shape_fn(shape, last))?;
         for (row, Sentence { index, search }) in self.sentences.iter_mut().enumerate() {
             search.read(*index, &mut logits.rows(row), settings, observer)?;
         }
-        let attention = settings.alignment_layer.map(|layer_index| decoder.cross_attention(layer_index)).transpose()?;
+        let attention = settings
+            .alignment_layer
+            .map(|layer_index| decoder.cross_attention(layer_index))
+            .transpose()?;
         for (row, Sentence { index, search }) in self.sentences.iter_mut().enumerate() {
-            search.advance(*index, attention.as_ref().map(|attention| attention.index_axis(Axis(0), row)), settings, observer);
+            search.advance(
+                *index,
+                attention.as_ref().map(|attention| attention.index_axis(Axis(0), row)),
+                settings,
+                observer,
+            );
         }
-        let (mut kept, mut done): (Vec<usize>, Vec<Sentence>) = ((0..shape.0).collect(), Vec::new());
-        for row in (0..shape.0).rev().filter(|&row| self.sentences[row].search.is_done(settings)).collect::<Vec<_>>() {
+        let (mut kept, mut done): (Vec<usize>, Vec<Sentence>) =
+            ((0..shape.0).collect(), Vec::new());
+        for row in (0..shape.0)
+            .rev()
+            .filter(|&row| self.sentences[row].search.is_done(settings))
+            .collect::<Vec<_>>()
+        {
             // The last takes the place of the one that leaves.
             done.push(self.sentences.swap_remove(row));
             kept.swap_remove(row);
@@ -181,16 +225,25 @@ impl<'s> RunningBatch<'s> {
         Ok(())
     }
 
-    /// Lets the decoder compute long prompts in one call, up to the first token whose logits are read: whether it did.
+    /// Lets the decoder compute long prompts in one call, up to the first token whose logits are
+    /// read: whether it did.
     fn prefill(&mut self, decoder: &mut dyn Decoder, observer: Observer<'_>) -> Result<bool> {
         let Settings { observe, alignment_layer, .. } = *self.settings;
-        let n = self.sentences.iter().map(|sentence| sentence.search.prompt().n_prefill(observe)).min().unwrap_or(0);
+        let n = self
+            .sentences
+            .iter()
+            .map(|sentence| sentence.search.prompt().n_prefill(observe))
+            .min()
+            .unwrap_or(0);
         if n < PREFILL || alignment_layer.is_some() || !decoder.supports_prefill() {
             return Ok(false);
         }
-        decoder
-            .prefill(&Array2::from_shape_fn((self.sentences.len(), n), |(row, place)| self.sentences[row].search.prompt().tokens[place]))?;
-        self.sentences.iter_mut().for_each(|Sentence { index, search }| search.follow_prompt(*index, n, observer));
+        decoder.prefill(&Array2::from_shape_fn((self.sentences.len(), n), |(row, place)| {
+            self.sentences[row].search.prompt().tokens[place]
+        }))?;
+        self.sentences
+            .iter_mut()
+            .for_each(|Sentence { index, search }| search.follow_prompt(*index, n, observer));
         Ok(true)
     }
 

@@ -1,7 +1,7 @@
 //! Sampling of the next token.
 //!
-//! Tokens are filtered by transformers' logits warpers of the same names; then the first token whose cumulative probability exceeds a
-//! uniform number is chosen.
+//! Tokens are filtered by transformers' logits warpers of the same names; then the first token
+//! whose cumulative probability exceeds a uniform number is chosen.
 
 use crate::Sampling;
 use crate::scores::log_softmax;
@@ -23,7 +23,8 @@ impl Sampling {
         Generator(rng)
     }
 
-    /// Sets the scores `[vocab]` of filtered tokens to minus infinity; the `fewest` most probable are always kept.
+    /// Sets the scores `[vocab]` of filtered tokens to minus infinity; the `fewest` most probable
+    /// are always kept.
     pub(crate) fn warp(&self, scores: &mut [f32], fewest: usize) {
         if self.temperature != 1.0 {
             scores.iter_mut().for_each(|score| *score /= self.temperature);
@@ -48,11 +49,14 @@ impl Sampling {
             keep_probable(scores, fewest, |_| self.epsilon_cutoff);
         }
         if self.eta_cutoff > 0.0 {
-            keep_probable(scores, fewest, |entropy| self.eta_cutoff.min(self.eta_cutoff.sqrt() * (-entropy).exp()));
+            keep_probable(scores, fewest, |entropy| {
+                self.eta_cutoff.min(self.eta_cutoff.sqrt() * (-entropy).exp())
+            });
         }
     }
 
-    /// Removes the least probable tokens while their total probability is at most `1 - top_p`; the `fewest` most probable are kept.
+    /// Removes the least probable tokens while their total probability is at most `1 - top_p`; the
+    /// `fewest` most probable are kept.
     fn keep_top_p(&self, scores: &mut [f32], fewest: usize) {
         let log_probabilities = normalized(scores);
         let mut order: Vec<usize> = (0..scores.len()).collect();
@@ -68,11 +72,13 @@ impl Sampling {
         }
     }
 
-    /// Keeps tokens in the order of the distance of their surprise from the entropy until their total probability is `typical_p`.
+    /// Keeps tokens in the order of the distance of their surprise from the entropy until their
+    /// total probability is `typical_p`.
     fn keep_typical(&self, scores: &mut [f32], fewest: usize) {
         let log_probabilities = normalized(scores);
         let expected = entropy(&log_probabilities);
-        let distances: Vec<f32> = log_probabilities.iter().map(|log| (-log - expected).abs()).collect();
+        let distances: Vec<f32> =
+            log_probabilities.iter().map(|log| (-log - expected).abs()).collect();
         let mut order: Vec<usize> = (0..scores.len()).collect();
         order.sort_by(|&a, &b| distances[a].total_cmp(&distances[b]));
         let mut sum = 0.0_f64;
@@ -87,10 +93,13 @@ impl Sampling {
 }
 
 impl Generator {
-    /// Gumbel keys of scores: the tokens of the largest keys, largest first, are a sample without replacement from the distribution of
-    /// the logits (Gumbel-top-k; Kool et al. 2019, section 2.3).
+    /// Gumbel keys of scores: the tokens of the largest keys, largest first, are a sample without
+    /// replacement from the distribution of the logits (Gumbel-top-k; Kool et al. 2019, section
+    /// 2.3).
     pub(crate) fn keys(&mut self, scores: &[f32]) -> Vec<f32> {
-        let key = |&score: &f32| if score.is_finite() { score - (-self.uniform().ln()).ln() as f32 } else { score };
+        let key = |&score: &f32| {
+            if score.is_finite() { score - (-self.uniform().ln()).ln() as f32 } else { score }
+        };
         scores.iter().map(key).collect()
     }
 
@@ -106,7 +115,9 @@ impl Generator {
         let total: f64 = scores.iter().map(|&score| weight(score)).sum();
         let mut rest = self.uniform() * total;
         let mut drawn = 0;
-        for (token, &score) in scores.iter().enumerate().filter(|(_, score)| **score > f32::NEG_INFINITY) {
+        for (token, &score) in
+            scores.iter().enumerate().filter(|(_, score)| **score > f32::NEG_INFINITY)
+        {
             drawn = token;
             rest -= weight(score);
             if rest < 0.0 {
@@ -153,7 +164,8 @@ fn keep(scores: &mut [f32], stays: impl Fn(usize, f32) -> bool) {
     }
 }
 
-/// Keeps tokens of at least a probability that can depend on the entropy, and the `fewest` most probable.
+/// Keeps tokens of at least a probability that can depend on the entropy, and the `fewest` most
+/// probable.
 fn keep_probable(scores: &mut [f32], fewest: usize, bound: impl Fn(f32) -> f32) {
     let log_probabilities = normalized(scores);
     let (bound, least) = (bound(entropy(&log_probabilities)), nth_largest(scores, fewest));
@@ -166,15 +178,23 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    /// transformers' warpers on recorded logits: options, number of tokens always kept, logits, probabilities.
+    /// transformers' warpers on recorded logits: options, number of tokens always kept, logits,
+    /// probabilities.
     fn recorded() -> Vec<(Sampling, usize, Vec<f32>, Vec<f64>)> {
-        let text = std::fs::read_to_string(cognate_testing::testdata("golden/decoding/warpers.json")).unwrap();
+        let text =
+            std::fs::read_to_string(cognate_testing::testdata("golden/decoding/warpers.json"))
+                .unwrap();
         let file: Value = serde_json::from_str(&text).unwrap();
-        let numbers = |value: &Value| value.as_array().unwrap().iter().map(Value::as_f64).collect::<Vec<_>>();
-        let logits: Vec<_> =
-            numbers(&file["logits"]).into_iter().map(|logit| logit.map_or(f32::NEG_INFINITY, |logit| logit as f32)).collect();
+        let numbers =
+            |value: &Value| value.as_array().unwrap().iter().map(Value::as_f64).collect::<Vec<_>>();
+        let logits: Vec<_> = numbers(&file["logits"])
+            .into_iter()
+            .map(|logit| logit.map_or(f32::NEG_INFINITY, |logit| logit as f32))
+            .collect();
         let row = |row: &Value| {
-            let option = |name: &str, default: f32| row["options"].get(name).map_or(default, |value| value.as_f64().unwrap() as f32);
+            let option = |name: &str, default: f32| {
+                row["options"].get(name).map_or(default, |value| value.as_f64().unwrap() as f32)
+            };
             let sampling = Sampling {
                 temperature: option("temperature", 1.0),
                 top_k: option("top_k", 50.0) as usize,
@@ -186,7 +206,12 @@ mod tests {
                 seed: 0,
             };
             let fewest = row["fewest"].as_u64().unwrap() as usize;
-            (sampling, fewest, logits.clone(), numbers(&row["probabilities"]).into_iter().flatten().collect())
+            (
+                sampling,
+                fewest,
+                logits.clone(),
+                numbers(&row["probabilities"]).into_iter().flatten().collect(),
+            )
         };
         file["warped"].as_array().unwrap().iter().map(row).collect()
     }
@@ -198,8 +223,13 @@ mod tests {
         let mut failures = Vec::new();
         for (sampling, fewest, mut logits, expected) in rows {
             sampling.warp(&mut logits, fewest);
-            let found: Vec<_> = normalized(&logits).into_iter().map(|log| f64::from(log).exp()).collect();
-            let worst = found.iter().zip(&expected).map(|(found, expected)| (found - expected).abs()).fold(0.0, f64::max);
+            let found: Vec<_> =
+                normalized(&logits).into_iter().map(|log| f64::from(log).exp()).collect();
+            let worst = found
+                .iter()
+                .zip(&expected)
+                .map(|(found, expected)| (found - expected).abs())
+                .fold(0.0, f64::max);
             if worst > 1e-6 || found.len() != expected.len() {
                 failures.push(format!("{sampling:?}, at least {fewest}: {worst:e}"));
             }
@@ -210,8 +240,15 @@ mod tests {
     /// Pearson's statistic over cells that expect at least five draws, and the cells' number.
     fn chi_square(counts: &[u32], probabilities: &[f64], draws: u32) -> (f64, usize) {
         let expected = probabilities.iter().map(|probability| probability * f64::from(draws));
-        let cells: Vec<_> = counts.iter().zip(expected).filter(|(_, expected)| *expected >= 5.0).collect();
-        (cells.iter().map(|(count, expected)| (f64::from(**count) - expected).powi(2) / expected).sum(), cells.len())
+        let cells: Vec<_> =
+            counts.iter().zip(expected).filter(|(_, expected)| *expected >= 5.0).collect();
+        (
+            cells
+                .iter()
+                .map(|(count, expected)| (f64::from(**count) - expected).powi(2) / expected)
+                .sum(),
+            cells.len(),
+        )
     }
 
     #[test]
@@ -222,24 +259,34 @@ mod tests {
             let mut generator = Sampling { seed: 11, ..sampling }.generator(5, 2);
             let mut counts = vec![0; logits.len()];
             (0..DRAWS).for_each(|_| counts[generator.draw(&logits)] += 1);
-            let impossible = counts.iter().zip(&logits).filter(|(count, logit)| **count > 0 && !logit.is_finite()).count();
+            let impossible = counts
+                .iter()
+                .zip(&logits)
+                .filter(|(count, logit)| **count > 0 && !logit.is_finite())
+                .count();
             assert_eq!(impossible, 0, "{sampling:?}");
             let (statistic, cells) = chi_square(&counts, &probabilities, DRAWS);
             // Wilson and Hilferty's quantile of 1 in 10,000.
             let freedom = (cells.max(2) - 1) as f64;
-            let bound = freedom * (1.0 - 2.0 / (9.0 * freedom) + 3.719 * (2.0 / (9.0 * freedom)).sqrt()).powi(3);
-            assert!(statistic <= bound, "{sampling:?}: {statistic} over {cells} cells, at most {bound}");
+            let bound = freedom
+                * (1.0 - 2.0 / (9.0 * freedom) + 3.719 * (2.0 / (9.0 * freedom)).sqrt()).powi(3);
+            assert!(
+                statistic <= bound,
+                "{sampling:?}: {statistic} over {cells} cells, at most {bound}"
+            );
         }
     }
 
     #[test]
     fn sentences_and_samples_have_different_numbers() {
         let draws = |seed, sentence, sequence| {
-            let mut generator = Sampling { seed, ..Sampling::default() }.generator(sentence, sequence);
+            let mut generator =
+                Sampling { seed, ..Sampling::default() }.generator(sentence, sequence);
             [(); 20].map(|()| generator.draw(&[0.0; 100]))
         };
         assert_eq!(draws(1, 2, 3), draws(1, 2, 3));
-        let others = [draws(1, 2, 3), draws(2, 2, 3), draws(1, 3, 3), draws(1, 2, 4), draws(1, 2, 0)];
+        let others =
+            [draws(1, 2, 3), draws(2, 2, 3), draws(1, 3, 3), draws(1, 2, 4), draws(1, 2, 0)];
         for (index, one) in others.iter().enumerate() {
             assert!(others[index + 1..].iter().all(|other| other != one));
         }

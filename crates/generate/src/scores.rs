@@ -4,7 +4,8 @@
 
 use cognate_kernels::{largest as largest_of, prefetch_behind, sum_of_exponentials};
 
-/// Scores that are skipped together if the largest is too small; few enough to sum probabilities in f32.
+/// Scores that are skipped together if the largest is too small; few enough to sum probabilities in
+/// f32.
 const CHUNK: usize = 1024;
 
 /// The scores of the next token of one hypothesis: `scale · scores` are its logits.
@@ -76,8 +77,8 @@ impl<'l> Row<'l> {
     }
 }
 
-/// Maps scores to log-probabilities: `(scale · score - largest) - log_sum`, in this order because `largest + log_sum` would lose
-/// precision.
+/// Maps scores to log-probabilities: `(scale · score - largest) - log_sum`, in this order because
+/// `largest + log_sum` would lose precision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Normalisation {
     scale: f32,
@@ -89,7 +90,8 @@ impl Normalisation {
     /// For scores that are log-probabilities already.
     const NONE: Self = Self { scale: 1.0, largest: 0.0, log_sum: 0.0 };
 
-    /// From the largest logit, and the logarithm of the sum of all others' exponentials relative to it.
+    /// From the largest logit, and the logarithm of the sum of all others' exponentials relative to
+    /// it.
     pub(crate) fn new(scale: f32, [largest, log_sum]: [f32; 2]) -> Self {
         Self { scale, largest, log_sum }
     }
@@ -132,7 +134,8 @@ impl<'l> Candidates<'l> {
     /// From logits, whose log-probabilities are computed on comparison.
     pub(crate) fn of_logits(row: Row<'l>, so_far: f32) -> Self {
         let maxima = maxima(row.scores);
-        let normalisation = row.softmax.unwrap_or_else(|| Normalisation::of(row.scores, row.scale, &maxima));
+        let normalisation =
+            row.softmax.unwrap_or_else(|| Normalisation::of(row.scores, row.scale, &maxima));
         Self { normalisation, maxima, scores: row.scores, so_far }
     }
 
@@ -171,7 +174,11 @@ pub(crate) fn log_softmax(row: &mut [f32]) {
 /// `log Σ exp(x)`
 pub(crate) fn log_sum_exp(row: &[f32]) -> f32 {
     let normalisation = Normalisation::of(row, 1.0, &maxima(row));
-    if normalisation.largest == f32::NEG_INFINITY { f32::NEG_INFINITY } else { normalisation.largest + normalisation.log_sum }
+    if normalisation.largest == f32::NEG_INFINITY {
+        f32::NEG_INFINITY
+    } else {
+        normalisation.largest + normalisation.log_sum
+    }
 }
 
 /// The largest score.
@@ -209,14 +216,20 @@ pub(crate) fn largest(row: &[f32]) -> Result<(usize, f32), Unusable> {
     check(first).map(|()| (best, first - second))
 }
 
-/// The `count` best continuations of all hypotheses, best first; ties go to the earlier hypothesis and the smaller token.
-pub(crate) fn best_continuations<'r>(rows: impl IntoIterator<Item = Candidates<'r>>, count: usize) -> Vec<Continuation> {
+/// The `count` best continuations of all hypotheses, best first; ties go to the earlier hypothesis
+/// and the smaller token.
+pub(crate) fn best_continuations<'r>(
+    rows: impl IntoIterator<Item = Candidates<'r>>,
+    count: usize,
+) -> Vec<Continuation> {
     let mut best: Vec<Continuation> = Vec::with_capacity(count + 1);
     // The score to exceed.
     let mut bound = None;
     for (parent, candidates) in rows.into_iter().enumerate() {
         let total = |score: f32| candidates.so_far + candidates.normalisation.apply(score);
-        for (number, (chunk, &largest)) in candidates.scores.chunks(CHUNK).zip(&candidates.maxima).enumerate() {
+        for (number, (chunk, &largest)) in
+            candidates.scores.chunks(CHUNK).zip(&candidates.maxima).enumerate()
+        {
             // Rounding is monotonic, so none of them is larger.
             if bound.is_some_and(|bound| total(largest) <= bound) {
                 continue;
@@ -247,9 +260,13 @@ mod tests {
     #[test]
     fn the_first_of_equals_wins() {
         let (mut first, mut second) = ([0.0, 2.0, 2.0], [3.0, 1.0, 2.0]);
-        let rows = [Candidates::of_log_probabilities(&mut first, 0.0), Candidates::of_log_probabilities(&mut second, -1.0)];
+        let rows = [
+            Candidates::of_log_probabilities(&mut first, 0.0),
+            Candidates::of_log_probabilities(&mut second, -1.0),
+        ];
         let found = best_continuations(rows, 4);
-        let found: Vec<_> = found.iter().map(|found| (found.parent, found.token, found.score)).collect();
+        let found: Vec<_> =
+            found.iter().map(|found| (found.parent, found.token, found.score)).collect();
         assert_eq!(found, [(0, 1, 2.0), (0, 2, 2.0), (1, 0, 2.0), (1, 2, 1.0)]);
         assert_eq!(largest(&[1.0, 3.0, 3.0]), Ok((1, 0.0)));
         assert_eq!(largest(&[f32::NEG_INFINITY, 3.0, 1.0]), Ok((1, 2.0)));
@@ -266,8 +283,13 @@ mod tests {
                     row
                 };
                 assert_eq!(largest(&row(f32::NAN)), Err(Unusable::NotFinite), "{length} {place}");
-                assert_eq!(largest(&row(f32::INFINITY)), Err(Unusable::NotFinite), "{length} {place}");
-                let candidates = |mut row: Vec<f32>| Candidates::of_logits(whole(&mut row, 0.5), 0.0).check();
+                assert_eq!(
+                    largest(&row(f32::INFINITY)),
+                    Err(Unusable::NotFinite),
+                    "{length} {place}"
+                );
+                let candidates =
+                    |mut row: Vec<f32>| Candidates::of_logits(whole(&mut row, 0.5), 0.0).check();
                 assert_eq!(candidates(row(f32::NAN)), Err(Unusable::NotFinite), "{length} {place}");
                 assert_eq!(candidates(row(1.0)), Ok(()), "{length} {place}");
             }
@@ -279,13 +301,17 @@ mod tests {
     fn probabilities_sum_to_one() {
         let mut row = [1e4, 1e4, f32::NEG_INFINITY, 1e4, 1e4];
         log_softmax(&mut row);
-        assert_eq!(row, [0.25_f32.ln(), 0.25_f32.ln(), f32::NEG_INFINITY, 0.25_f32.ln(), 0.25_f32.ln()]);
+        assert_eq!(
+            row,
+            [0.25_f32.ln(), 0.25_f32.ln(), f32::NEG_INFINITY, 0.25_f32.ln(), 0.25_f32.ln()]
+        );
     }
 
     /// Lanes and chunks find the same as a sort.
     #[test]
     fn long_rows_are_searched_like_short_ones() {
-        let row: Vec<f32> = (0..2_000).map(|index: i32| ((index * 7_919 % 2_003) as f32).sin() * 5.0).collect();
+        let row: Vec<f32> =
+            (0..2_000).map(|index: i32| ((index * 7_919 % 2_003) as f32).sin() * 5.0).collect();
         let mut order: Vec<usize> = (0..row.len()).collect();
         order.sort_by(|&a, &b| row[b].total_cmp(&row[a]).then(a.cmp(&b)));
         let (token, margin) = largest(&row).expect("finite scores");
@@ -294,7 +320,11 @@ mod tests {
         let found = best_continuations([Candidates::of_log_probabilities(&mut copy, 0.0)], 50);
         assert_eq!(found.iter().map(|found| found.token as usize).collect::<Vec<_>>(), order[..50]);
         let exact = row.iter().map(|&score| (f64::from(score) * 0.5).exp()).sum::<f64>().ln();
-        let found = best_continuations([Candidates::of_logits(whole(&mut copy, 0.5), 0.0)], 1)[0].score;
-        assert!((f64::from(found) - (f64::from(row[order[0]]) * 0.5 - exact)).abs() < 1e-6, "{found}");
+        let found =
+            best_continuations([Candidates::of_logits(whole(&mut copy, 0.5), 0.0)], 1)[0].score;
+        assert!(
+            (f64::from(found) - (f64::from(row[order[0]]) * 0.5 - exact)).abs() < 1e-6,
+            "{found}"
+        );
     }
 }

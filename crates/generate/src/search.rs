@@ -1,7 +1,9 @@
-//! The whole of decoding as one graph: the encoder, and a loop around the decoder's step that searches.
+//! The whole of decoding as one graph: the encoder, and a loop around the decoder's step that
+//! searches.
 //!
-//! The search is that of [`decode`](crate::decode) with beams, which is transformers'; with one beam it is greedy search. What the
-//! sizes depend on (`num_beams`, `max_length`) are inputs; tokens of the configuration are constants.
+//! The search is that of [`decode`](crate::decode) with beams, which is transformers'; with one
+//! beam it is greedy search. What the sizes depend on (`num_beams`, `max_length`) are inputs;
+//! tokens of the configuration are constants.
 
 mod beams;
 mod body;
@@ -29,31 +31,41 @@ pub(crate) const UNLIMITED: usize = 512;
 /// The largest number of beams or samples of a sentence; more count as this many.
 pub const MOST_BEAMS: usize = 1024;
 
-/// Joins a model's graphs, the encoder and a step of one token (of [`Layout::Generate`](cognate_model::Layout::Generate)), to one that
-/// decodes, within limits.
+/// Joins a model's graphs, the encoder and a step of one token (of
+/// [`Layout::Generate`](cognate_model::Layout::Generate)), to one that decodes, within limits.
 ///
-/// Inputs: `input_ids, attention_mask: i64 [batch, src]`, and scalars, which may be left out; their defaults are those of `settings`:
+/// Inputs: `input_ids, attention_mask: i64 [batch, src]`, and scalars, which may be left out; their
+/// defaults are those of `settings`:
 ///
-/// - i64: `max_length`, `min_length`, `num_beams`, `num_return_sequences`, `no_repeat_ngram_size`, `early_stopping` (0: false, 1: true,
-///   2: never), `forced_bos_token_id` (-1: none), `do_sample`, `top_k`, `seed`;
+/// - i64: `max_length`, `min_length`, `num_beams`, `num_return_sequences`, `no_repeat_ngram_size`,
+///   `early_stopping` (0: false, 1: true, 2: never), `forced_bos_token_id` (-1: none), `do_sample`,
+///   `top_k`, `seed`;
 /// - f32: `length_penalty`, `repetition_penalty`, `temperature`, `top_p`.
 ///
-/// Numbers out of range count as the nearest possible one: at least one beam, at most [`MOST_BEAMS`].
+/// Numbers out of range count as the nearest possible one: at least one beam, at most
+/// [`MOST_BEAMS`].
 ///
-/// Outputs: `sequences: i64 [batch, returned, generated]`, which begin with the start token and are padded after an end token, and their
-/// `scores: [batch, returned]`, the best first. If the step outputs cross-attentions, two more, 0 for the start token and after the end:
-/// the tokens' log-probabilities `token_scores: [batch, returned, generated]`, and `cross_attentions: [batch, returned, generated, layers,
-/// heads, src]`, those of the step that chose a token.
+/// Outputs: `sequences: i64 [batch, returned, generated]`, which begin with the start token and are
+/// padded after an end token, and their `scores: [batch, returned]`, the best first. If the step
+/// outputs cross-attentions, two more, 0 for the start token and after the end: the tokens'
+/// log-probabilities `token_scores: [batch, returned, generated]`, and
+/// `cross_attentions: [batch, returned, generated, layers, heads, src]`, those of the step that
+/// chose a token.
 ///
-/// With [`FixedSizes`] all shapes are constants: `num_beams` and `num_return_sequences` are those of `settings` and no inputs, `generated` is
-/// the largest length, and caches have a fixed capacity.
+/// With [`FixedSizes`] all shapes are constants: `num_beams` and `num_return_sequences` are those
+/// of `settings` and no inputs, `generated` is the largest length, and caches have a fixed
+/// capacity.
 ///
-/// The body of the loop holds the step once, and after it two ways to continue, of which a run takes one: rows that do not meet (one
-/// beam, or samples), and beams.
+/// The body of the loop holds the step once, and after it two ways to continue, of which a run
+/// takes one: rows that do not meet (one beam, or samples), and beams.
 ///
 /// # Errors
 /// If the graphs are not those of a model, or have no form of these sizes.
-pub fn search_program([encoder, step]: [&Program; 2], settings: &Settings, limits: impl Into<SearchLimits>) -> Result<Program> {
+pub fn search_program(
+    [encoder, step]: [&Program; 2],
+    settings: &Settings,
+    limits: impl Into<SearchLimits>,
+) -> Result<Program> {
     let SearchLimits { positions, sizes } = limits.into();
     let most = positions.unwrap_or_else(|| UNLIMITED.max(settings.max_new_tokens));
     let n_beams = fixed_beams(settings);
@@ -67,20 +79,34 @@ pub fn search_program([encoder, step]: [&Program; 2], settings: &Settings, limit
     let [encode, one_step] = graphs;
     let (encode, one_step) = (encode?, one_step?);
     let builder = Builder::new("generate");
-    let shape = sizes.map_or_else(|| ["batch".into(), "src".into()], |FixedSizes { batch, length }| [batch, length].map(Dim::from));
-    let ids = [INPUT_IDS, ATTENTION_MASK].map(|name| builder.input(name, DType::I64, shape.clone()));
+    let shape = sizes.map_or_else(
+        || ["batch".into(), "src".into()],
+        |FixedSizes { batch, length }| [batch, length].map(Dim::from),
+    );
+    let ids =
+        [INPUT_IDS, ATTENTION_MASK].map(|name| builder.input(name, DType::I64, shape.clone()));
     let inputs = Inputs::declare(&builder, settings, most, sizes);
-    let encoded = builder.inline(&encode, |node| if node.name == INPUT_IDS { ids[0] } else { ids[1] });
+    let encoded =
+        builder.inline(&encode, |node| if node.name == INPUT_IDS { ids[0] } else { ids[1] });
     let names = encode.outputs().iter().map(|output| output.name.as_str());
     let given = names.zip(encoded).chain([(ATTENTION_MASK, ids[1])]).collect();
     let most = sizes.map_or(most, |sizes| sizes.length - 1);
-    let found = Search { settings, inputs, most, sizes, source: ids, step: &one_step, given }.run(&builder)?;
+    let found = Search { settings, inputs, most, sizes, source: ids, step: &one_step, given }
+        .run(&builder)?;
     builder.output(SEQUENCES, found.sequences);
     builder.output(SCORES, found.scores);
-    for (name, values) in [TOKEN_SCORES, CROSS_ATTENTIONS].into_iter().zip(found.per_token.into_iter().flatten()) {
+    for (name, values) in
+        [TOKEN_SCORES, CROSS_ATTENTIONS].into_iter().zip(found.per_token.into_iter().flatten())
+    {
         builder.output(name, values);
     }
-    let weights = |program: &Program| program.weights().iter().map(|(path, recipe)| (path.to_owned(), recipe.clone())).collect::<Vec<_>>();
+    let weights = |program: &Program| {
+        program
+            .weights()
+            .iter()
+            .map(|(path, recipe)| (path.to_owned(), recipe.clone()))
+            .collect::<Vec<_>>()
+    };
     let weights: Weights = weights(encoder).into_iter().chain(weights(step)).collect();
     Ok(Program::new(builder.finish()?, weights)?)
 }
@@ -106,7 +132,8 @@ fn fixed_beams(settings: &Settings) -> usize {
     settings.num_beams.max(samples).clamp(1, MOST_BEAMS)
 }
 
-/// Checks that settings are those of a graph that was built with `built` and `sizes`, except for its inputs.
+/// Checks that settings are those of a graph that was built with `built` and `sizes`, except for
+/// its inputs.
 ///
 /// # Errors
 /// If they differ in what the graph has as a constant, or cannot be had with it.
@@ -114,14 +141,18 @@ pub fn check_search(built: &Settings, wanted: &Settings, sizes: Option<FixedSize
     let is_plain = |settings: &Settings| {
         settings.sampling.is_none_or(|sampling| {
             let Sampling { temperature, top_k, top_p, seed, .. } = sampling;
-            sampling == Sampling { temperature, top_k, top_p, seed, ..Sampling::default() } && settings.num_beams <= 1
+            sampling == Sampling { temperature, top_k, top_p, seed, ..Sampling::default() }
+                && settings.num_beams <= 1
         })
     };
     let is_of_speech = |settings: &Settings| {
-        settings.timestamps.is_some() || settings.observe.is_some() || matches!(settings.early_stopping, EarlyStopping::Finished(_))
+        settings.timestamps.is_some()
+            || settings.observe.is_some()
+            || matches!(settings.early_stopping, EarlyStopping::Finished(_))
     };
     let constants = |settings: &Settings| {
-        let Settings { start_token, pad_token, eos_tokens, forced_eos_token, bad_words, .. } = settings;
+        let Settings { start_token, pad_token, eos_tokens, forced_eos_token, bad_words, .. } =
+            settings;
         let Settings { suppressed_tokens, suppressed_first_tokens, renormalize, .. } = settings;
         [
             ("decoder_start_token_id", start_token.to_string()),
@@ -134,22 +165,34 @@ pub fn check_search(built: &Settings, wanted: &Settings, sizes: Option<FixedSize
             ("encoder_repetition_penalty", settings.encoder_repetition_penalty.to_string()),
             ("encoder_no_repeat_ngram_size", settings.encoder_no_repeat_ngram_size.to_string()),
             ("renormalize_logits", renormalize.to_string()),
-            ("sampling with beams, or by other filters than top_k and top_p", if is_plain(settings) { "off" } else { "on" }.into()),
-            ("timestamps, patience or an observed probability", if is_of_speech(settings) { "on" } else { "off" }.into()),
+            (
+                "sampling with beams, or by other filters than top_k and top_p",
+                if is_plain(settings) { "off" } else { "on" }.into(),
+            ),
+            (
+                "timestamps, patience or an observed probability",
+                if is_of_speech(settings) { "on" } else { "off" }.into(),
+            ),
             ("num_beams", sizes.map_or_else(String::new, |_| fixed_beams(settings).to_string())),
-            ("num_return_sequences", sizes.map_or_else(String::new, |_| settings.num_return_sequences.max(1).to_string())),
+            (
+                "num_return_sequences",
+                sizes
+                    .map_or_else(String::new, |_| settings.num_return_sequences.max(1).to_string()),
+            ),
         ]
     };
     let most_rows = wanted.num_beams.max(wanted.num_return_sequences);
     if most_rows > MOST_BEAMS {
-        let message =
-            format!("num_beams: expected at most {MOST_BEAMS} in generate.onnx, found {most_rows}; export without --layout generate");
+        let message = format!(
+            "num_beams: expected at most {MOST_BEAMS} in generate.onnx, found {most_rows}; export without --layout generate"
+        );
         return Err(Cause::Contradiction(message).into());
     }
     for ((name, built), (_, wanted)) in constants(built).into_iter().zip(constants(wanted)) {
         if built != wanted {
-            let message =
-                format!("{name}: expected {built}, a constant of generate.onnx, found {wanted}; export without --layout generate");
+            let message = format!(
+                "{name}: expected {built}, a constant of generate.onnx, found {wanted}; export without --layout generate"
+            );
             return Err(Cause::Contradiction(message).into());
         }
     }
@@ -203,7 +246,8 @@ pub(crate) fn max_length(settings: &Settings) -> usize {
 /// The names and values of the scalar inputs for settings.
 pub(crate) fn scalars(settings: &Settings) -> Vec<(&'static str, Scalar)> {
     let count = |count: usize| Scalar::I64(i64::try_from(count).unwrap_or(i64::MAX));
-    let min_new = if settings.min_new_tokens == 0 { 0 } else { settings.min_new_tokens.saturating_add(1) };
+    let min_new =
+        if settings.min_new_tokens == 0 { 0 } else { settings.min_new_tokens.saturating_add(1) };
     let sampling = settings.sampling.unwrap_or_default();
     let early_stopping = match settings.early_stopping {
         EarlyStopping::Heuristic => 0,
@@ -229,7 +273,12 @@ pub(crate) fn scalars(settings: &Settings) -> Vec<(&'static str, Scalar)> {
 }
 
 impl<'g> Inputs<'g> {
-    fn declare(builder: &'g Builder, settings: &Settings, most: usize, sizes: Option<FixedSizes>) -> Self {
+    fn declare(
+        builder: &'g Builder,
+        settings: &Settings,
+        most: usize,
+        sizes: Option<FixedSizes>,
+    ) -> Self {
         let count = |count: usize| builder.integer(count as i64);
         let n_beams = fixed_beams(settings);
         let scalars = scalars(settings);
@@ -238,8 +287,15 @@ impl<'g> Inputs<'g> {
             (Some(_), NUM_RETURN_SEQUENCES) => count(settings.num_return_sequences),
             _ => builder.input_or(name, default),
         });
-        let [max_length, min_length, num_beams, num_return_sequences, length_penalty, early_stopping, forced_bos_token] =
-            std::array::from_fn(|_| inputs.next().expect("an input for each"));
+        let [
+            max_length,
+            min_length,
+            num_beams,
+            num_return_sequences,
+            length_penalty,
+            early_stopping,
+            forced_bos_token,
+        ] = std::array::from_fn(|_| inputs.next().expect("an input for each"));
         let [repetition_penalty, no_repeat_ngram_size, do_sample, temperature, top_k, top_p, seed] =
             std::array::from_fn(|_| inputs.next().expect("an input for each"));
         let _scope = builder.root().at("settings").enter();
@@ -253,9 +309,12 @@ impl<'g> Inputs<'g> {
             }
             None => {
                 // Samples are rows that do not meet.
-                let num_beams = larger(is_sampling.select(num_return_sequences, num_beams), count(1));
+                let num_beams =
+                    larger(is_sampling.select(num_return_sequences, num_beams), count(1));
                 let num_beams = smaller(num_beams, count(MOST_BEAMS));
-                let returned = smaller(larger(num_return_sequences, count(1)), num_beams).indices("returned").dim(0);
+                let returned = smaller(larger(num_return_sequences, count(1)), num_beams)
+                    .indices("returned")
+                    .dim(0);
                 (num_beams, num_beams.indices("beams"), max_length.indices("length"), returned)
             }
         };

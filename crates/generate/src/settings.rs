@@ -1,6 +1,7 @@
 //! Settings of decoding: constraints, search and sampling.
 //!
-//! They have the semantics of transformers' `generate`; [`Settings::from_json`] reads them from a checkpoint's files.
+//! They have the semantics of transformers' `generate`; [`Settings::from_json`] reads them from a
+//! checkpoint's files.
 
 use crate::Result;
 use crate::TimestampRules;
@@ -27,10 +28,11 @@ pub struct Settings {
     pub suppressed_tokens: Vec<i64>,
     /// Tokens that are forbidden as the first free choice.
     pub suppressed_first_tokens: Vec<i64>,
-    /// The penalty of tokens of the target, the start token included; values above 1 make them less likely.
+    /// The penalty of tokens of the target, the start token included; values above 1 make them less
+    /// likely.
     pub repetition_penalty: f32,
-    /// Values above 1 make tokens of the source more likely, in every beam. transformers 4.57.6 changes only as many beams of a batch
-    /// as it has sentences.
+    /// Values above 1 make tokens of the source more likely, in every beam. transformers 4.57.6
+    /// changes only as many beams of a batch as it has sentences.
     pub encoder_repetition_penalty: f32,
     /// The size of n-grams that do not repeat in a target; 0 for none.
     pub no_repeat_ngram_size: usize,
@@ -52,7 +54,8 @@ pub struct Settings {
     pub length_penalty: f32,
     /// The stopping condition of beam search.
     pub early_stopping: EarlyStopping,
-    /// The number of returned hypotheses per sentence: at most the number of beams, or any number of samples with one beam.
+    /// The number of returned hypotheses per sentence: at most the number of beams, or any number
+    /// of samples with one beam.
     pub num_return_sequences: usize,
     /// Sampling, if enabled.
     pub sampling: Option<Sampling>,
@@ -62,7 +65,8 @@ pub struct Settings {
     pub alignment_layer: Option<usize>,
     /// The rules of timestamps in the text of speech, if it has them.
     pub timestamps: Option<TimestampRules>,
-    /// A probability within the prompt to return as [`Hypothesis::observed`](crate::Hypothesis::observed).
+    /// A probability within the prompt to return as
+    /// [`Hypothesis::observed`](crate::Hypothesis::observed).
     pub observe: Option<Observe>,
 }
 
@@ -85,8 +89,9 @@ pub enum EarlyStopping {
     Full,
     /// When no running hypothesis, at any length, can beat the worst finished one.
     Never,
-    /// As soon as this number of hypotheses have finished (beams times patience; Kasai et al. 2022), in the form of OpenAI's Whisper:
-    /// every hypothesis finishes that is better than the last one that continues, and lengths do not count the end token.
+    /// As soon as this number of hypotheses have finished (beams times patience; Kasai et al.
+    /// 2022), in the form of OpenAI's Whisper: every hypothesis finishes that is better than the
+    /// last one that continues, and lengths do not count the end token.
     Finished(usize),
 }
 
@@ -101,7 +106,8 @@ pub struct Sampling {
     pub top_p: f32,
     /// Keeps tokens of at least this share of the highest probability, from 0 (all) to 1.
     pub min_p: f32,
-    /// Keeps the tokens nearest to the expected surprise with this total probability (Meister et al. 2023); 1 for all.
+    /// Keeps the tokens nearest to the expected surprise with this total probability (Meister et
+    /// al. 2023); 1 for all.
     pub typical_p: f32,
     /// Keeps tokens of at least this probability (Hewitt et al. 2022); 0 for all.
     pub epsilon_cutoff: f32,
@@ -114,7 +120,16 @@ pub struct Sampling {
 impl Default for Sampling {
     /// transformers' defaults, with seed 0.
     fn default() -> Self {
-        Self { temperature: 1.0, top_k: 50, top_p: 1.0, min_p: 0.0, typical_p: 1.0, epsilon_cutoff: 0.0, eta_cutoff: 0.0, seed: 0 }
+        Self {
+            temperature: 1.0,
+            top_k: 50,
+            top_p: 1.0,
+            min_p: 0.0,
+            typical_p: 1.0,
+            epsilon_cutoff: 0.0,
+            eta_cutoff: 0.0,
+            seed: 0,
+        }
     }
 }
 
@@ -137,7 +152,10 @@ impl Settings {
                 num_beams.max(1)
             ));
         }
-        let numbers = [("repetition_penalty", self.repetition_penalty), ("encoder_repetition_penalty", self.encoder_repetition_penalty)];
+        let numbers = [
+            ("repetition_penalty", self.repetition_penalty),
+            ("encoder_repetition_penalty", self.encoder_repetition_penalty),
+        ];
         let temperature = self.sampling.map(|sampling| ("temperature", sampling.temperature));
         for (name, number) in numbers.into_iter().chain(temperature) {
             if !FACTORS.contains(&number) {
@@ -146,7 +164,13 @@ impl Settings {
         }
         let shares = self.sampling.into_iter().flat_map(|sampling| {
             let Sampling { top_p, min_p, typical_p, epsilon_cutoff, eta_cutoff, .. } = sampling;
-            [("top_p", top_p), ("min_p", min_p), ("typical_p", typical_p), ("epsilon_cutoff", epsilon_cutoff), ("eta_cutoff", eta_cutoff)]
+            [
+                ("top_p", top_p),
+                ("min_p", min_p),
+                ("typical_p", typical_p),
+                ("epsilon_cutoff", epsilon_cutoff),
+                ("eta_cutoff", eta_cutoff),
+            ]
         });
         for (name, share) in shares {
             if !(0.0..=1.0).contains(&share) {
@@ -156,20 +180,28 @@ impl Settings {
         Ok(())
     }
 
-    /// The maximum number of new tokens after the tokens of a start, the start token or a prompt, and of a prefix.
+    /// The maximum number of new tokens after the tokens of a start, the start token or a prompt,
+    /// and of a prefix.
     pub(crate) fn limit(&self, sentence: usize, [start, prefix]: [usize; 2]) -> Result<usize> {
         let room = self.max_length.saturating_sub(start);
         match room.saturating_sub(prefix).min(self.max_new_tokens) {
             0 if prefix == 0 && start == 1 => Ok(1),
-            0 if prefix == 0 => Err(Cause::Prompt { sentence, tokens: start, room: self.max_length.saturating_sub(1) }.into()),
-            0 => Err(Cause::Prefix { sentence, tokens: prefix, room: room.saturating_sub(1) }.into()),
+            0 if prefix == 0 => Err(Cause::Prompt {
+                sentence,
+                tokens: start,
+                room: self.max_length.saturating_sub(1),
+            }
+            .into()),
+            0 => {
+                Err(Cause::Prefix { sentence, tokens: prefix, room: room.saturating_sub(1) }.into())
+            }
             limit => Ok(limit),
         }
     }
 }
 
-/// The decoder's layer whose cross-attention, averaged over its heads, aligns best: the last but one (Garg et al. 2019, section 4.1),
-/// or the only one.
+/// The decoder's layer whose cross-attention, averaged over its heads, aligns best: the last but
+/// one (Garg et al. 2019, section 4.1), or the only one.
 pub fn alignment_layer(config: &Config) -> usize {
     config.decoder.n_layers.saturating_sub(2)
 }

@@ -1,17 +1,23 @@
 //! The decoder of the shared-cache layout: sessions and the state of a batch.
 //!
-//! A step writes into the caches in place. A beam that continues another gets its history as a list of positions, and nothing is
-//! copied. When a sentence is finished, another moves to its place. Others join behind them, if the session takes sentences whose
-//! pasts have different lengths.
+//! A step writes into the caches in place. A beam that continues another gets its history as a list
+//! of positions, and nothing is copied. When a sentence is finished, another moves to its place.
+//! Others join behind them, if the session takes sentences whose pasts have different lengths.
 //!
-//! The sources of a decoder alone are prompts, whose tokens but the last are read before the first step: in one pass if the session
-//! supports it, else token by token, and padded on the left if the session takes no pasts of different lengths.
+//! The sources of a decoder alone are prompts, whose tokens but the last are read before the first
+//! step: in one pass if the session supports it, else token by token, and padded on the left if the
+//! session takes no pasts of different lengths.
 
 use crate::causal::{no_cross_attention, prompts_of};
-use crate::decoder::{Attentions, BestTokens, Decoder, cross_sizes, encoded, missing, no_join, no_prefill, pasts, select};
+use crate::decoder::{
+    Attentions, BestTokens, Decoder, cross_sizes, encoded, missing, no_join, no_prefill, pasts,
+    select,
+};
 use crate::logits::{LastLogits, Logits};
 use crate::{Result, Sources};
-use cognate_model::interface::{ATTENTION_MASK, CACHE_BEAMS, INPUT_IDS, LOGITS, LOGITS_SCALE, is_cross, is_past};
+use cognate_model::interface::{
+    ATTENTION_MASK, CACHE_BEAMS, INPUT_IDS, LOGITS, LOGITS_SCALE, is_cross, is_past,
+};
 use cognate_model::{Config, Stack};
 use cognate_runtime::{BEST, SHORTLIST, Session, Value, Values};
 use ndarray::{Array1, Array2, Array3, Array4, ArrayD, Axis, s};
@@ -35,7 +41,8 @@ pub struct SharedCacheDecoder {
     caches: Vec<(String, String)>,
     /// The inputs of the next step without tokens and holders.
     state: Values,
-    /// `[batch, beams, capacity]`: the beam of the sentence that holds each position of its past, [`NONE`] behind it.
+    /// `[batch, beams, capacity]`: the beam of the sentence that holds each position of its past,
+    /// [`NONE`] behind it.
     holders: Array3<i64>,
     /// The number of positions in each sentence's past, and in its source.
     lengths: Vec<[usize; 2]>,
@@ -59,7 +66,11 @@ impl SharedCacheDecoder {
     ///
     /// # Errors
     /// If their inputs and outputs are not those of the layout.
-    pub fn new(encoder: Box<dyn Session>, decoder: Box<dyn Session>, pad_token: i64) -> Result<Self> {
+    pub fn new(
+        encoder: Box<dyn Session>,
+        decoder: Box<dyn Session>,
+        pad_token: i64,
+    ) -> Result<Self> {
         let caches = pasts(Some(encoder.as_ref()), decoder.as_ref(), &[CACHE_BEAMS])?;
         Ok(Self::with(Before::Encoder(encoder), decoder, caches, pad_token))
     }
@@ -70,23 +81,45 @@ impl SharedCacheDecoder {
     /// If its inputs and outputs are not those of the layout.
     pub fn alone(session: Box<dyn Session>, config: &Config, pad_token: i64) -> Result<Self> {
         let caches = pasts(None, session.as_ref(), &[CACHE_BEAMS])?;
-        Ok(Self::with(Before::Prompts { stack: config.decoder, unread: None }, session, caches, pad_token))
+        Ok(Self::with(
+            Before::Prompts { stack: config.decoder, unread: None },
+            session,
+            caches,
+            pad_token,
+        ))
     }
 
-    fn with(before: Before, decoder: Box<dyn Session>, caches: Vec<(String, String)>, pad_token: i64) -> Self {
-        let (holders, logits, attentions) = (Array3::default((0, 0, 0)), LastLogits::default(), Attentions::default());
-        Self { before, decoder, pad_token, caches, state: Values::new(), holders, lengths: Vec::new(), logits, attentions }
+    fn with(
+        before: Before,
+        decoder: Box<dyn Session>,
+        caches: Vec<(String, String)>,
+        pad_token: i64,
+    ) -> Self {
+        let (holders, logits, attentions) =
+            (Array3::default((0, 0, 0)), LastLogits::default(), Attentions::default());
+        Self {
+            before,
+            decoder,
+            pad_token,
+            caches,
+            state: Values::new(),
+            holders,
+            lengths: Vec::new(),
+            logits,
+            attentions,
+        }
     }
 
-    /// Runs the decoder on tokens `[batch, rows]`, whose earlier positions these beams hold, and writes their keys and values.
+    /// Runs the decoder on tokens `[batch, rows]`, whose earlier positions these beams hold, and
+    /// writes their keys and values.
     fn run(&mut self, tokens: Array2<i64>, holders: Array3<i64>) -> Result<Values> {
         self.state.insert(INPUT_IDS, tokens.into_dyn());
         self.state.insert(CACHE_BEAMS, holders.into_dyn());
         Ok(self.decoder.run_in_place(&mut self.state, &self.caches)?)
     }
 
-    /// Runs the decoder on the first tokens `[batch, 1]` of all beams, in caches of one row a sentence, and writes their keys and values to
-    /// the caches of each first beam.
+    /// Runs the decoder on the first tokens `[batch, 1]` of all beams, in caches of one row a
+    /// sentence, and writes their keys and values to the caches of each first beam.
     fn append_first(&mut self, tokens: &Array2<i64>) -> Result<Values> {
         let (batch, beams, _) = self.holders.dim();
         let mut caches = Vec::new();
@@ -109,17 +142,25 @@ impl SharedCacheDecoder {
         Ok(outputs)
     }
 
-    /// Appends a token `[batch, beams]` to each hypothesis of the sentences that `is_real` names; those of others are padding.
+    /// Appends a token `[batch, beams]` to each hypothesis of the sentences that `is_real` names;
+    /// those of others are padding.
     fn append(&mut self, tokens: &Array2<i64>, is_real: impl Fn(usize) -> bool) -> Result<Values> {
         let (past, capacity) = (self.longest(PAST), self.holders.len_of(Axis(2)));
         if past == capacity {
             self.fit(2 * capacity)?;
         }
-        let outputs = self.run(tokens.clone(), self.holders.slice(s![.., .., ..past]).to_owned())?;
+        let outputs =
+            self.run(tokens.clone(), self.holders.slice(s![.., .., ..past]).to_owned())?;
         let has_own_lengths = self.decoder.has_own_lengths();
-        for (index, (mut sentence, [past, _])) in self.holders.outer_iter_mut().zip(&mut self.lengths).enumerate() {
+        for (index, (mut sentence, [past, _])) in
+            self.holders.outer_iter_mut().zip(&mut self.lengths).enumerate()
+        {
             if is_real(index) {
-                sentence.column_mut(*past).iter_mut().enumerate().for_each(|(beam, holder)| *holder = beam as i64);
+                sentence
+                    .column_mut(*past)
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(beam, holder)| *holder = beam as i64);
             } else if has_own_lengths {
                 // The next token is written over it.
                 continue;
@@ -129,7 +170,8 @@ impl SharedCacheDecoder {
         Ok(outputs)
     }
 
-    /// Reads tokens `[batch, n]`, `n > 1`, from the first position on, in the caches of each sentence's first beam.
+    /// Reads tokens `[batch, n]`, `n > 1`, from the first position on, in the caches of each
+    /// sentence's first beam.
     fn read_together(&mut self, tokens: &Array2<i64>) -> Result<()> {
         let (batch, n) = tokens.dim();
         if n >= self.holders.len_of(Axis(2)) {
@@ -139,7 +181,9 @@ impl SharedCacheDecoder {
         while first < n {
             // A token by itself would be a step.
             let end = if n - first <= TOGETHER + 1 { n } else { first + TOGETHER };
-            let holders = Array3::from_shape_fn((batch, end - first, end), |(_, row, place)| if place < first + row { 0 } else { NONE });
+            let holders = Array3::from_shape_fn((batch, end - first, end), |(_, row, place)| {
+                if place < first + row { 0 } else { NONE }
+            });
             self.run(tokens.slice(s![.., first..end]).to_owned(), holders)?;
             first = end;
         }
@@ -153,7 +197,9 @@ impl SharedCacheDecoder {
         let n = (0..batch).map(n_read).max().unwrap_or(0);
         if n > 1 && self.decoder.supports_prefill() {
             // What is behind the end of a shorter prompt is never read.
-            let token = |(sentence, place)| if place < n_read(sentence) { prompts[sentence][place] } else { self.pad_token };
+            let token = |(sentence, place)| {
+                if place < n_read(sentence) { prompts[sentence][place] } else { self.pad_token }
+            };
             self.read_together(&Array2::from_shape_fn((batch, n), token))?;
             for (sentence, [past, _]) in self.lengths.iter_mut().enumerate() {
                 *past = n_read(sentence);
@@ -163,8 +209,12 @@ impl SharedCacheDecoder {
         }
         for step in 0..n {
             let place = |sentence: usize| step.checked_sub(n - n_read(sentence));
-            let token = |(sentence, _)| place(sentence).map_or(self.pad_token, |place| prompts[sentence][place]);
-            self.append(&Array2::from_shape_fn((batch, beams), token), |sentence| place(sentence).is_some())?;
+            let token = |(sentence, _)| {
+                place(sentence).map_or(self.pad_token, |place| prompts[sentence][place])
+            };
+            self.append(&Array2::from_shape_fn((batch, beams), token), |sentence| {
+                place(sentence).is_some()
+            })?;
         }
         Ok(())
     }
@@ -200,9 +250,17 @@ impl Decoder for SharedCacheDecoder {
 
     fn start(&mut self, sources: Sources<'_>, beams: usize) -> Result<()> {
         let mut last = mem::take(&mut self.state);
-        let caches: Vec<_> = self.caches.iter().map(|(name, _)| (name, last.remove(name))).collect();
+        let caches: Vec<_> =
+            self.caches.iter().map(|(name, _)| (name, last.remove(name))).collect();
         match &mut self.before {
-            Before::Encoder(encoder) => self.state = encoded([encoder.as_mut(), self.decoder.as_mut()], sources, self.pad_token, last)?,
+            Before::Encoder(encoder) => {
+                self.state = encoded(
+                    [encoder.as_mut(), self.decoder.as_mut()],
+                    sources,
+                    self.pad_token,
+                    last,
+                )?
+            }
             Before::Prompts { unread, .. } => *unread = Some(prompts_of(sources)?.to_vec()),
         }
         for (name, last) in caches {
@@ -231,16 +289,32 @@ impl Decoder for SharedCacheDecoder {
         if !self.decoder.has_own_lengths() {
             return Err(no_join(&engine));
         }
-        let mut new = encoded([encoder.as_mut(), self.decoder.as_mut()], sources, self.pad_token, Values::new())?;
+        let mut new = encoded(
+            [encoder.as_mut(), self.decoder.as_mut()],
+            sources,
+            self.pad_token,
+            Values::new(),
+        )?;
         let beams = self.holders.len_of(Axis(1));
         self.lengths.extend(source_lengths(sources, &new));
-        let (longest, width) =
-            (self.longest(SOURCE), self.state.iter().find(|(name, _)| is_cross(name)).map_or(0, |(_, value)| value.shape()[2]));
+        let (longest, width) = (
+            self.longest(SOURCE),
+            self.state
+                .iter()
+                .find(|(name, _)| is_cross(name))
+                .map_or(0, |(_, value)| value.shape()[2]),
+        );
         // The width follows the sources without a copy of all for each.
-        let width = if (longest..=2 * longest).contains(&width) { width } else { longest.next_multiple_of(16) };
+        let width = if (longest..=2 * longest).contains(&width) {
+            width
+        } else {
+            longest.next_multiple_of(16)
+        };
         let names: Vec<_> = self.state.iter().map(|(name, _)| name.to_string()).collect();
         for name in names.iter().filter(|name| *name == ATTENTION_MASK || is_cross(name)) {
-            let (Some(old), Some(new)) = (self.state.remove(name), new.remove(name)) else { return Err(missing("encoder", name)) };
+            let (Some(old), Some(new)) = (self.state.remove(name), new.remove(name)) else {
+                return Err(missing("encoder", name));
+            };
             let value: Value = match (old.into_host()?, new.into_host()?) {
                 (Value::F32(old), Value::F32(new)) => stacked(old, new, 2, width).into(),
                 (Value::I64(old), Value::I64(new)) => stacked(old, new, 1, width).into(),
@@ -274,7 +348,10 @@ impl Decoder for SharedCacheDecoder {
     fn only_best(&mut self, best: &BestTokens) {
         if self.decoder.finds_best() {
             let count = i64::try_from(best.count).unwrap_or(i64::MAX);
-            let wanted: Vec<i64> = [count, i64::from(best.softmax)].into_iter().chain(best.always.iter().copied()).collect();
+            let wanted: Vec<i64> = [count, i64::from(best.softmax)]
+                .into_iter()
+                .chain(best.always.iter().copied())
+                .collect();
             self.state.insert(BEST, Array1::from(wanted).into_dyn());
         }
     }
@@ -295,7 +372,11 @@ impl Decoder for SharedCacheDecoder {
         Ok(())
     }
 
-    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>> {
+    fn advance(
+        &mut self,
+        parents: Option<&Array2<usize>>,
+        tokens: &Array2<i64>,
+    ) -> Result<Logits<'_>> {
         if let Before::Prompts { unread, .. } = &mut self.before
             && let Some(prompts) = unread.take()
         {
@@ -311,12 +392,18 @@ impl Decoder for SharedCacheDecoder {
             }
         }
         let is_shared = tokens.ncols() < self.holders.len_of(Axis(1)) && self.longest(PAST) == 0;
-        let mut outputs = if is_shared { self.append_first(tokens)? } else { self.append(tokens, |_| true)? };
+        let mut outputs =
+            if is_shared { self.append_first(tokens)? } else { self.append(tokens, |_| true)? };
         let logits = outputs.remove(LOGITS).ok_or_else(|| missing("decoder", LOGITS))?;
         let scales = outputs.remove(LOGITS_SCALE);
         self.attentions = Attentions { outputs, rows: tokens.dim() };
         match self.state.get(BEST) {
-            Some(Value::I64(wanted)) => self.logits.put_best(&logits, scales, wanted.iter().nth(1) == Some(&1), tokens.dim()),
+            Some(Value::I64(wanted)) => self.logits.put_best(
+                &logits,
+                scales,
+                wanted.iter().nth(1) == Some(&1),
+                tokens.dim(),
+            ),
             _ => self.logits.put(logits, scales, tokens.dim()),
         }
     }
@@ -336,7 +423,10 @@ impl Decoder for SharedCacheDecoder {
         self.holders = self.holders.select(Axis(0), sentences);
         self.lengths = sentences.iter().map(|&sentence| self.lengths[sentence]).collect();
         let names: Vec<_> = self.state.iter().map(|(name, _)| name.to_string()).collect();
-        for name in names.into_iter().filter(|name| ![INPUT_IDS, CACHE_BEAMS, SHORTLIST, BEST].contains(&name.as_str())) {
+        for name in names
+            .into_iter()
+            .filter(|name| ![INPUT_IDS, CACHE_BEAMS, SHORTLIST, BEST].contains(&name.as_str()))
+        {
             let Some(mut value) = self.state.remove(&name) else { continue };
             if !is_past(&name) && value.keep_rows(sentences) {
                 self.state.insert(name, value);
@@ -363,7 +453,8 @@ fn floats(value: Value) -> Result<ArrayD<f32>> {
 
 /// For each source no past, and the number of its positions in `encoded`.
 fn source_lengths(sources: Sources<'_>, encoded: &Values) -> Vec<[usize; 2]> {
-    let width = encoded.iter().find(|(name, _)| is_cross(name)).map_or(0, |(_, value)| value.shape()[2]);
+    let width =
+        encoded.iter().find(|(name, _)| is_cross(name)).map_or(0, |(_, value)| value.shape()[2]);
     match sources {
         Sources::Tokens(tokens) => tokens.iter().map(|source| [0, source.len()]).collect(),
         Sources::Features(_) | Sources::Again(_) => vec![[0, width]; sources.len()],
@@ -386,15 +477,27 @@ fn resized<T: Copy>(array: ArrayD<T>, axis: usize, size: usize, fill: T) -> Arra
             memory[block * new + old..(block + 1) * new].fill(fill);
         }
     } else {
-        (0..blocks).for_each(|block| memory.copy_within(block * old..block * old + new, block * new));
+        (0..blocks)
+            .for_each(|block| memory.copy_within(block * old..block * old + new, block * new));
         memory.truncate(n);
     }
     ArrayD::from_shape_vec(shape, memory).expect("as many elements as the shape holds")
 }
 
 /// Both arrays along the first axis, with `size` places along another; zero is padding.
-fn stacked<T: Copy + Default>(old: ArrayD<T>, new: ArrayD<T>, axis: usize, size: usize) -> ArrayD<T> {
-    let fit = |array: ArrayD<T>| if array.len_of(Axis(axis)) == size { array } else { resized(array, axis, size, T::default()) };
+fn stacked<T: Copy + Default>(
+    old: ArrayD<T>,
+    new: ArrayD<T>,
+    axis: usize,
+    size: usize,
+) -> ArrayD<T> {
+    let fit = |array: ArrayD<T>| {
+        if array.len_of(Axis(axis)) == size {
+            array
+        } else {
+            resized(array, axis, size, T::default())
+        }
+    };
     let (old, new) = (fit(old), fit(new));
     let mut shape = old.shape().to_vec();
     shape[0] += new.len_of(Axis(0));
@@ -414,7 +517,8 @@ fn with_rows(cache: ArrayD<f32>, count: usize) -> ArrayD<f32> {
 
 /// The elements in row-major order, usually in the memory where they are.
 fn memory<T: Copy>(array: ArrayD<T>) -> Vec<T> {
-    let array = if array.is_standard_layout() { array } else { array.as_standard_layout().into_owned() };
+    let array =
+        if array.is_standard_layout() { array } else { array.as_standard_layout().into_owned() };
     let n = array.len();
     let (mut memory, first) = array.into_raw_vec_and_offset();
     memory.drain(..first.unwrap_or(0));
@@ -422,8 +526,9 @@ fn memory<T: Copy>(array: ArrayD<T>) -> Vec<T> {
     memory
 }
 
-/// A cache, in the memory of an earlier one if it is large enough: positions are written before they are read. Otherwise in twice the
-/// memory, of which the system gives what is written: later batches of shorter sentences have more rows.
+/// A cache, in the memory of an earlier one if it is large enough: positions are written before
+/// they are read. Otherwise in twice the memory, of which the system gives what is written: later
+/// batches of shorter sentences have more rows.
 fn empty(shape: Vec<usize>, before: Option<Value>) -> ArrayD<f32> {
     let size = shape.iter().product::<usize>();
     let mut memory = match before {
@@ -438,13 +543,18 @@ fn empty(shape: Vec<usize>, before: Option<Value>) -> ArrayD<f32> {
     ArrayD::from_shape_vec(shape, memory).expect("as many elements as the shape holds")
 }
 
-/// The given sentences of `[sentences · beams, heads, positions, d_k]` with their first `used` positions, in the same memory.
+/// The given sentences of `[sentences · beams, heads, positions, d_k]` with their first `used`
+/// positions, in the same memory.
 fn kept<T: Copy>(array: ArrayD<T>, sentences: &[usize], beams: usize, used: usize) -> ArrayD<T> {
     let mut shape = array.shape().to_vec();
     // No row is overwritten before it has moved.
-    let is_plain = array.is_standard_layout() && sentences.iter().enumerate().all(|(to, &from)| from >= to);
+    let is_plain =
+        array.is_standard_layout() && sentences.iter().enumerate().all(|(to, &from)| from >= to);
     let (&[_, heads, places, d_k], true) = (shape.as_slice(), is_plain) else {
-        let rows: Vec<_> = sentences.iter().flat_map(|sentence| sentence * beams..(sentence + 1) * beams).collect();
+        let rows: Vec<_> = sentences
+            .iter()
+            .flat_map(|sentence| sentence * beams..(sentence + 1) * beams)
+            .collect();
         return array.select(Axis(0), &rows);
     };
     let (mut memory, first) = array.into_raw_vec_and_offset();
@@ -468,31 +578,48 @@ mod tests {
 
     #[test]
     fn arrays_grow_shrink_and_join() {
-        let array = ArrayD::from_shape_fn(vec![2, 3, 2], |index| (index[0] * 100 + index[1] * 10 + index[2]) as i64);
+        let array = ArrayD::from_shape_fn(vec![2, 3, 2], |index| {
+            (index[0] * 100 + index[1] * 10 + index[2]) as i64
+        });
         assert_eq!(resized(array.clone(), 1, 2, -1), array.slice(s![.., ..2, ..]).into_dyn());
         for (axis, size) in [(1, 5), (2, 4)] {
             let expected = |index: ndarray::IxDyn| array.get(index).copied().unwrap_or(-1);
             let mut shape = array.shape().to_vec();
             shape[axis] = size;
-            assert_eq!(resized(array.clone(), axis, size, -1), ArrayD::from_shape_fn(shape, expected));
+            assert_eq!(
+                resized(array.clone(), axis, size, -1),
+                ArrayD::from_shape_fn(shape, expected)
+            );
         }
         let other = resized(array.clone(), 1, 1, 0);
         let both = stacked(array.clone(), other.clone(), 1, 4);
         assert_eq!(both.shape(), [4, 4, 2]);
         assert_eq!(both.slice(s![..2, ..3, ..]).into_dyn(), array);
         assert_eq!(both.slice(s![2.., ..1, ..]).into_dyn(), other);
-        assert!(both.slice(s![2.., 1.., ..]).iter().chain(both.slice(s![.., 3.., ..])).all(|&padding| padding == 0));
+        assert!(
+            both.slice(s![2.., 1.., ..])
+                .iter()
+                .chain(both.slice(s![.., 3.., ..]))
+                .all(|&padding| padding == 0)
+        );
     }
 
     #[test]
     fn sentences_leave_as_by_a_copy() {
-        let array = ArrayD::from_shape_fn(vec![6, 2, 4, 3], |index| (index[0] * 1000 + index[1] * 100 + index[2] * 10 + index[3]) as f32);
+        let array = ArrayD::from_shape_fn(vec![6, 2, 4, 3], |index| {
+            (index[0] * 1000 + index[1] * 100 + index[2] * 10 + index[3]) as f32
+        });
         for sentences in [vec![0, 2], vec![1], vec![1, 2], vec![], vec![2, 1], vec![2, 0]] {
-            let rows: Vec<_> = sentences.iter().flat_map(|sentence| [2 * sentence, 2 * sentence + 1]).collect();
+            let rows: Vec<_> =
+                sentences.iter().flat_map(|sentence| [2 * sentence, 2 * sentence + 1]).collect();
             let expected = array.select(Axis(0), &rows);
             let found = kept(array.clone(), &sentences, 2, 3);
             assert_eq!(found.shape(), expected.shape());
-            assert_eq!(found.slice(s![.., .., ..3, ..]), expected.slice(s![.., .., ..3, ..]), "{sentences:?}");
+            assert_eq!(
+                found.slice(s![.., .., ..3, ..]),
+                expected.slice(s![.., .., ..3, ..]),
+                "{sentences:?}"
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Lexical shortlists: the tokens that translations of a source may have (Jean et al. 2015, section 3.2). The output layer, for a small
-//! model most of a step, is computed for these alone.
+//! Lexical shortlists: the tokens that translations of a source may have (Jean et al. 2015, section
+//! 3.2). The output layer, for a small model most of a step, is computed for these alone.
 
 use crate::error::Cause;
 use crate::{BestTokens, Decoder, Logits, Result, Settings, Sources};
@@ -28,13 +28,19 @@ impl Shortlist {
 
     /// The tokens that translations of these sources may have, in any order and perhaps repeated.
     fn tokens(&self, sources: &[Vec<i64>]) -> impl Iterator<Item = i64> {
-        let spans = sources.iter().flat_map(|source| (1..=self.longest).flat_map(|length| source.windows(length)));
-        self.always.iter().chain(spans.filter_map(|span| self.by_source.get(span)).flatten()).copied()
+        let spans = sources
+            .iter()
+            .flat_map(|source| (1..=self.longest).flat_map(|length| source.windows(length)));
+        self.always
+            .iter()
+            .chain(spans.filter_map(|span| self.by_source.get(span)).flatten())
+            .copied()
     }
 }
 
-/// A decoder whose hypotheses have only the tokens that a shortlist allows the sources of their batch. Probabilities are those among
-/// these tokens. Which sentences stand in a batch can therefore change a translation.
+/// A decoder whose hypotheses have only the tokens that a shortlist allows the sources of their
+/// batch. Probabilities are those among these tokens. Which sentences stand in a batch can
+/// therefore change a translation.
 pub struct ShortlistDecoder {
     decoder: Box<dyn Decoder>,
     shortlist: Arc<Shortlist>,
@@ -61,7 +67,10 @@ impl ShortlistDecoder {
         tokens.sort_unstable();
         tokens.dedup();
         if tokens.len() <= self.needed.len() {
-            return Err(Cause::Contradiction("shortlist: expected tokens for a source, found none".into()).into());
+            return Err(Cause::Contradiction(
+                "shortlist: expected tokens for a source, found none".into(),
+            )
+            .into());
         }
         self.restricts = self.decoder.restrict(&tokens);
         self.tokens = tokens;
@@ -83,7 +92,12 @@ impl Decoder for ShortlistDecoder {
         let tokens = match sources {
             Sources::Tokens(_) => Vec::new(),
             Sources::Again(_) => mem::take(&mut self.tokens),
-            Sources::Features(_) => return Err(Cause::Contradiction("shortlist: expected sources of text, found features".into()).into()),
+            Sources::Features(_) => {
+                return Err(Cause::Contradiction(
+                    "shortlist: expected sources of text, found features".into(),
+                )
+                .into());
+            }
         };
         self.restrict_to(tokens, sources.tokens())
     }
@@ -109,7 +123,11 @@ impl Decoder for ShortlistDecoder {
         self.restrict_to(tokens, sources.tokens())
     }
 
-    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>> {
+    fn advance(
+        &mut self,
+        parents: Option<&Array2<usize>>,
+        tokens: &Array2<i64>,
+    ) -> Result<Logits<'_>> {
         let logits = self.decoder.advance(parents, tokens)?;
         match self.restricts {
             _ if logits.are_of_best() => Ok(logits),

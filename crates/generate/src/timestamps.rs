@@ -1,8 +1,10 @@
-//! Timestamps in the text of speech (Radford et al. 2022, section 2.3): tokens that count time from the start of the audio.
+//! Timestamps in the text of speech (Radford et al. 2022, section 2.3): tokens that count time from
+//! the start of the audio.
 
 use crate::scores::{log_sum_exp, maximum};
 
-/// The rules of timestamps, as of OpenAI's Whisper and transformers: text stands between pairs of them, and they never decrease.
+/// The rules of timestamps, as of OpenAI's Whisper and transformers: text stands between pairs of
+/// them, and they never decrease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimestampRules {
     /// The token that says that there are no timestamps; forbidden.
@@ -14,11 +16,14 @@ pub struct TimestampRules {
 }
 
 impl TimestampRules {
-    /// Forbids the tokens that cannot follow the generated `tokens`; `end` ends a text, and smaller ids are words.
+    /// Forbids the tokens that cannot follow the generated `tokens`; `end` ends a text, and smaller
+    /// ids are words.
     pub(crate) fn apply(&self, tokens: &[i64], end: i64, scores: &mut [f32]) {
         let place = |token: i64| usize::try_from(token).unwrap_or(0).min(scores.len());
         let (first, end) = (place(self.first), place(end));
-        let forbid = |scores: &mut [f32], range: std::ops::Range<usize>| scores[range].fill(f32::NEG_INFINITY);
+        let forbid = |scores: &mut [f32], range: std::ops::Range<usize>| {
+            scores[range].fill(f32::NEG_INFINITY)
+        };
         let no_timestamps = place(self.no_timestamps);
         forbid(scores, no_timestamps..(no_timestamps + 1).min(scores.len()));
         let is_timestamp = |token: &i64| *token >= self.first;

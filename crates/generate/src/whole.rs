@@ -26,10 +26,16 @@ impl SearchDecoder {
     /// # Errors
     /// If its inputs and outputs are not those of the layout.
     pub fn new(session: Box<dyn Session>, pad_token: i64) -> Result<Self> {
-        for (found, expected) in [(session.inputs(), INPUT_IDS), (session.inputs(), ATTENTION_MASK), (session.outputs(), SEQUENCES)] {
+        for (found, expected) in [
+            (session.inputs(), INPUT_IDS),
+            (session.inputs(), ATTENTION_MASK),
+            (session.outputs(), SEQUENCES),
+        ] {
             if !found.iter().any(|name| name == expected) {
                 let expected = format!("the name {expected}");
-                return Err(Cause::Layout { graph: "generate", expected, found: found.join(", ") }.into());
+                return Err(
+                    Cause::Layout { graph: "generate", expected, found: found.join(", ") }.into()
+                );
             }
         }
         Ok(Self { session, pad_token, sizes: None })
@@ -43,7 +49,12 @@ impl SearchDecoder {
 
     fn refuse<T>(&self, what: &str) -> Result<T> {
         let expected = format!("an export without --layout generate for {what}");
-        Err(Cause::Layout { graph: "generate", expected, found: "a graph that contains the search".into() }.into())
+        Err(Cause::Layout {
+            graph: "generate",
+            expected,
+            found: "a graph that contains the search".into(),
+        }
+        .into())
     }
 }
 
@@ -68,21 +79,35 @@ impl Decoder for SearchDecoder {
         self.refuse("single steps")
     }
 
-    fn search(&mut self, batch: &SentenceBatch<'_>, settings: &Settings) -> Option<Result<Vec<Vec<Hypothesis>>>> {
+    fn search(
+        &mut self,
+        batch: &SentenceBatch<'_>,
+        settings: &Settings,
+    ) -> Option<Result<Vec<Vec<Hypothesis>>>> {
         Some(self.decode(batch, settings))
     }
 }
 
 impl SearchDecoder {
-    fn decode(&mut self, batch: &SentenceBatch<'_>, settings: &Settings) -> Result<Vec<Vec<Hypothesis>>> {
+    fn decode(
+        &mut self,
+        batch: &SentenceBatch<'_>,
+        settings: &Settings,
+    ) -> Result<Vec<Vec<Hypothesis>>> {
         if batch.prefixes.iter().any(|prefix| !prefix.is_empty()) {
             return self.refuse("a target prefix");
         }
-        if settings.alignment_layer.is_some() && !self.session.outputs().iter().any(|name| name == CROSS_ATTENTIONS) {
+        if settings.alignment_layer.is_some()
+            && !self.session.outputs().iter().any(|name| name == CROSS_ATTENTIONS)
+        {
             return self.refuse("alignments, or one with attentions");
         }
-        let Sources::Tokens(sources) = batch.sources else { return self.refuse("other sources than tokens") };
-        let Some(sizes) = self.sizes else { return self.run(sources, padded(sources, self.pad_token)?, settings) };
+        let Sources::Tokens(sources) = batch.sources else {
+            return self.refuse("other sources than tokens");
+        };
+        let Some(sizes) = self.sizes else {
+            return self.run(sources, padded(sources, self.pad_token)?, settings);
+        };
         let mut found = Vec::new();
         for sources in sources.chunks(sizes.batch) {
             found.extend(self.run(sources, filled(sources, self.pad_token, sizes)?, settings)?);
@@ -91,8 +116,14 @@ impl SearchDecoder {
     }
 
     /// The hypotheses of the sources, whose ids and mask can have further rows.
-    fn run(&mut self, sources: &[Vec<i64>], (ids, mask): (Array2<i64>, Array2<i64>), settings: &Settings) -> Result<Vec<Vec<Hypothesis>>> {
-        let mut inputs: Values = [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.into_dyn())].into_iter().collect();
+    fn run(
+        &mut self,
+        sources: &[Vec<i64>],
+        (ids, mask): (Array2<i64>, Array2<i64>),
+        settings: &Settings,
+    ) -> Result<Vec<Vec<Hypothesis>>> {
+        let mut inputs: Values =
+            [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.into_dyn())].into_iter().collect();
         for (name, value) in scalars(settings) {
             if self.session.inputs().iter().any(|input| input == name) {
                 inputs.insert(name, scalar(value));
@@ -101,32 +132,51 @@ impl SearchDecoder {
         let mut outputs = self.session.run(&inputs)?;
         let mut take = |name| outputs.remove(name).ok_or_else(|| missing("generate", name));
         let (sequences, scores) = (take(SEQUENCES)?.into_host()?, take(SCORES)?.to_f32()?);
-        let wrong = || Cause::Layout { graph: "generate", expected: format!("{SEQUENCES} of tokens"), found: "others".into() };
+        let wrong = || Cause::Layout {
+            graph: "generate",
+            expected: format!("{SEQUENCES} of tokens"),
+            found: "others".into(),
+        };
         let Value::I64(sequences) = sequences else { return Err(wrong().into()) };
         let sequences = sequences.into_dimensionality::<Ix3>().map_err(|_| wrong())?;
         let scores = scores.into_dimensionality::<Ix2>().map_err(|_| wrong())?;
-        let attentions = settings.alignment_layer.map(|layer| Ok::<_, crate::Error>((layer, take(CROSS_ATTENTIONS)?.to_f32()?)));
+        let attentions = settings
+            .alignment_layer
+            .map(|layer| Ok::<_, crate::Error>((layer, take(CROSS_ATTENTIONS)?.to_f32()?)));
         let attentions = attentions.transpose()?;
-        let is_missing = attentions.as_ref().is_some_and(|(layer, values)| values.ndim() != 6 || *layer >= values.shape()[3]);
+        let is_missing = attentions
+            .as_ref()
+            .is_some_and(|(layer, values)| values.ndim() != 6 || *layer >= values.shape()[3]);
         if is_missing {
             return self.refuse("alignments of this layer");
         }
         // Beyond the limit there is padding.
         let limit = max_length(settings);
-        let hypothesis = |(sentence, rank): (usize, usize), row: ArrayView1<'_, i64>, score: f32| {
-            let row: Vec<i64> = row.iter().copied().take(limit).collect();
-            let tokens: Vec<i64> = row.iter().skip(1).copied().take_while(|token| !settings.eos_tokens.contains(token)).collect();
-            let complete = tokens.len() + 1 < row.len();
-            let margins = vec![f32::INFINITY; tokens.len() + usize::from(complete)];
-            let aligned = attentions.as_ref().map_or(0..0, |_| 1..tokens.len() + 1);
-            let of_place = |place: usize| {
-                let (layer, values) = attentions.as_ref().expect("places are aligned by attentions");
-                alignment(values.slice(s![sentence, rank, place, *layer, .., ..]), &sources[sentence])
+        let hypothesis =
+            |(sentence, rank): (usize, usize), row: ArrayView1<'_, i64>, score: f32| {
+                let row: Vec<i64> = row.iter().copied().take(limit).collect();
+                let tokens: Vec<i64> = row
+                    .iter()
+                    .skip(1)
+                    .copied()
+                    .take_while(|token| !settings.eos_tokens.contains(token))
+                    .collect();
+                let complete = tokens.len() + 1 < row.len();
+                let margins = vec![f32::INFINITY; tokens.len() + usize::from(complete)];
+                let aligned = attentions.as_ref().map_or(0..0, |_| 1..tokens.len() + 1);
+                let of_place = |place: usize| {
+                    let (layer, values) =
+                        attentions.as_ref().expect("places are aligned by attentions");
+                    alignment(
+                        values.slice(s![sentence, rank, place, *layer, .., ..]),
+                        &sources[sentence],
+                    )
+                };
+                let alignment = aligned.map(of_place).collect();
+                Hypothesis { tokens, complete, score, margins, alignment, observed: None }
             };
-            let alignment = aligned.map(of_place).collect();
-            Hypothesis { tokens, complete, score, margins, alignment, observed: None }
-        };
-        let sentences = sequences.outer_iter().zip(scores.outer_iter()).take(sources.len()).enumerate();
+        let sentences =
+            sequences.outer_iter().zip(scores.outer_iter()).take(sources.len()).enumerate();
         Ok(sentences
             .map(|(sentence, (rows, scores))| {
                 let n_real = scores.iter().filter(|score| **score > IMPOSSIBLE).count().max(1);
@@ -138,15 +188,23 @@ impl SearchDecoder {
 }
 
 /// Sources as a batch of constant sizes: its first row again where there is no sentence.
-fn filled(sources: &[Vec<i64>], pad_token: i64, FixedSizes { batch, length }: FixedSizes) -> Result<(Array2<i64>, Array2<i64>)> {
+fn filled(
+    sources: &[Vec<i64>],
+    pad_token: i64,
+    FixedSizes { batch, length }: FixedSizes,
+) -> Result<(Array2<i64>, Array2<i64>)> {
     let (ids, mask) = padded(sources, pad_token)?;
     let (rows, longest) = ids.dim();
     if longest > length {
-        let message = format!("max_length: expected at most {length} tokens of a source, a constant of generate.onnx, found {longest}");
+        let message = format!(
+            "max_length: expected at most {length} tokens of a source, a constant of generate.onnx, found {longest}"
+        );
         return Err(Cause::Contradiction(message).into());
     }
     let fill = |of: &Array2<i64>, other: i64| {
-        let value = |(row, place): (usize, usize)| of.get((if row < rows { row } else { 0 }, place)).copied().unwrap_or(other);
+        let value = |(row, place): (usize, usize)| {
+            of.get((if row < rows { row } else { 0 }, place)).copied().unwrap_or(other)
+        };
         Array2::from_shape_fn((batch, length), value)
     };
     Ok((fill(&ids, pad_token), fill(&mask, 0)))

@@ -1,12 +1,12 @@
 //! The builder: cheap copyable handles whose expressions read like the paper's formulas.
 //!
-//! Calls never fail. The first error is kept with the scope path where it happened, later calls do nothing, and
-//! [`Builder::finish`] returns it.
+//! Calls never fail. The first error is kept with the scope path where it happened, later calls do
+//! nothing, and [`Builder::finish`] returns it.
 
 use crate::infer::infer;
 use crate::{
-    Binary, CachedAttention, Class, Conv, DType, Dim, Error, ErrorKind, Graph, Loop, Node, NodeId, Op, Output, Ranked, Scalar, Shape,
-    Statistic, Type, Unary,
+    Binary, CachedAttention, Class, Conv, DType, Dim, Error, ErrorKind, Graph, Loop, Node, NodeId,
+    Op, Output, Ranked, Scalar, Shape, Statistic, Type, Unary,
 };
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -33,8 +33,21 @@ struct State {
 impl Builder {
     /// An empty graph called `name`.
     pub fn new(name: &str) -> Self {
-        let graph = Graph { name: name.into(), nodes: Vec::new(), outputs: Vec::new(), defaults: BTreeMap::new() };
-        Self { state: RefCell::new(State { graph, scopes: Vec::new(), declared: HashMap::new(), used: HashMap::new(), error: None }) }
+        let graph = Graph {
+            name: name.into(),
+            nodes: Vec::new(),
+            outputs: Vec::new(),
+            defaults: BTreeMap::new(),
+        };
+        Self {
+            state: RefCell::new(State {
+                graph,
+                scopes: Vec::new(),
+                declared: HashMap::new(),
+                used: HashMap::new(),
+                error: None,
+            }),
+        }
     }
 
     /// A value supplied at every run.
@@ -53,13 +66,14 @@ impl Builder {
         Scope { builder: self, path: String::new() }
     }
 
-    /// The weight called `path`, of any element type; asking twice gives the same one. [`Scope::parameter`] is the short way.
+    /// The weight called `path`, of any element type; asking twice gives the same one.
+    /// [`Scope::parameter`] is the short way.
     pub fn parameter(&self, path: &str, ty: Type) -> Tensor<'_> {
         self.declare(path, Op::Parameter, ty)
     }
 
-    /// The operation `op` on `inputs`, as a node called `name` (made unique by a number): how passes copy nodes. Declared values
-    /// have their own calls.
+    /// The operation `op` on `inputs`, as a node called `name` (made unique by a number): how
+    /// passes copy nodes. Declared values have their own calls.
     pub fn node(&self, name: &str, op: Op, inputs: &[Tensor<'_>]) -> Tensor<'_> {
         self.push_as(|_| name.into(), op, inputs)
     }
@@ -69,14 +83,23 @@ impl Builder {
         if node.op.class() == Class::Declared {
             return self.declare(&node.name, node.op.clone(), node.ty.clone());
         }
-        self.node(&node.name, node.op.clone(), &node.inputs.iter().copied().map(value).collect::<Vec<_>>())
+        self.node(
+            &node.name,
+            node.op.clone(),
+            &node.inputs.iter().copied().map(value).collect::<Vec<_>>(),
+        )
     }
 
     /// The outputs of a copy of `graph`; `input` gives the values of its inputs.
-    pub fn inline<'b>(&'b self, graph: &Graph, mut input: impl FnMut(&Node) -> Tensor<'b>) -> Vec<Tensor<'b>> {
+    pub fn inline<'b>(
+        &'b self,
+        graph: &Graph,
+        mut input: impl FnMut(&Node) -> Tensor<'b>,
+    ) -> Vec<Tensor<'b>> {
         let mut values: Vec<Tensor<'b>> = Vec::with_capacity(graph.nodes.len());
         for node in &graph.nodes {
-            let value = if node.op == Op::Input { input(node) } else { self.copy(node, |id| values[id.0]) };
+            let value =
+                if node.op == Op::Input { input(node) } else { self.copy(node, |id| values[id.0]) };
             values.push(value);
         }
         graph.outputs.iter().map(|output| values[output.node.0]).collect()
@@ -85,9 +108,11 @@ impl Builder {
     /// The carried values after a loop; see [`Loop`]. Those whose size changes cannot be read.
     pub fn repeat<'b>(&'b self, repeat: Repeat<'_, 'b>) -> Vec<Tensor<'b>> {
         let Repeat { body, most, condition, carried, captured } = repeat;
-        let types: Vec<_> = body.inputs().skip(1).take(carried.len()).map(|(_, node)| node.ty.clone()).collect();
+        let types: Vec<_> =
+            body.inputs().skip(1).take(carried.len()).map(|(_, node)| node.ty.clone()).collect();
         let inputs: Vec<_> = [condition].iter().chain(carried).chain(captured).copied().collect();
-        let node = self.push(Op::Loop(Box::new(Loop { body, carried: carried.len(), most })), &inputs);
+        let node =
+            self.push(Op::Loop(Box::new(Loop { body, carried: carried.len(), most })), &inputs);
         let result = |(index, ty)| match index {
             0 => node,
             _ => self.push(Op::LoopResult { index, ty: Box::new(ty) }, &[node]),
@@ -134,7 +159,8 @@ impl Builder {
     /// The graph, verified, with nodes that no output needs left out (inputs stay).
     ///
     /// # Errors
-    /// The first error of any call, with the scope path where it happened; or what [`Graph::verify`] finds.
+    /// The first error of any call, with the scope path where it happened; or what
+    /// [`Graph::verify`] finds.
     pub fn finish(self) -> Result<Graph, Error> {
         let state = self.state.into_inner();
         if let Some(error) = state.error {
@@ -170,7 +196,12 @@ impl Builder {
         self.push_as(|state| state.place_of(name), op, inputs)
     }
 
-    fn push_as(&self, name: impl Fn(&State) -> String, op: Op, inputs: &[Tensor<'_>]) -> Tensor<'_> {
+    fn push_as(
+        &self,
+        name: impl Fn(&State) -> String,
+        op: Op,
+        inputs: &[Tensor<'_>],
+    ) -> Tensor<'_> {
         let mut state = self.state.borrow_mut();
         if state.error.is_some() {
             return Tensor { builder: self, id: NodeId(0) };
@@ -229,7 +260,8 @@ fn prune(graph: Graph) -> Graph {
     for output in &graph.outputs {
         needed[output.node.0] = true;
     }
-    let sizes: HashMap<_, _> = graph.symbol_sources().into_iter().map(|(symbol, (id, _))| (symbol, id)).collect();
+    let sizes: HashMap<_, _> =
+        graph.symbol_sources().into_iter().map(|(symbol, (id, _))| (symbol, id)).collect();
     for index in (0..graph.nodes.len()).rev() {
         if needed[index] {
             let Node { op, ty, .. } = &graph.nodes[index];
@@ -250,7 +282,11 @@ fn prune(graph: Graph) -> Graph {
             nodes.push(node);
         }
     }
-    let outputs = graph.outputs.into_iter().map(|output| Output { node: moved[output.node.0], ..output }).collect();
+    let outputs = graph
+        .outputs
+        .into_iter()
+        .map(|output| Output { node: moved[output.node.0], ..output })
+        .collect();
     Graph { name: graph.name, nodes, outputs, defaults: graph.defaults }
 }
 
@@ -391,9 +427,11 @@ impl<'g> Tensor<'g> {
         self.transpose(&order)
     }
 
-    /// Convolution of `self: [batch, in, ...]` with `weight: [out, in, ...]` and `bias: [out]`; see [`Conv`].
+    /// Convolution of `self: [batch, in, ...]` with `weight: [out, in, ...]` and `bias: [out]`; see
+    /// [`Conv`].
     pub fn conv(self, weight: Tensor<'g>, bias: Option<Tensor<'g>>, conv: Conv) -> Tensor<'g> {
-        self.builder.push(Op::Conv(conv), &[self, weight].into_iter().chain(bias).collect::<Vec<_>>())
+        self.builder
+            .push(Op::Conv(conv), &[self, weight].into_iter().chain(bias).collect::<Vec<_>>())
     }
 
     /// Softmax along the last axis.
@@ -491,7 +529,8 @@ impl<'g> Tensor<'g> {
     /// The `count` largest elements of the last axis and their positions; see [`Op::TopK`].
     pub fn top_k(self, count: impl Into<Dim>) -> [Tensor<'g>; 2] {
         let count = count.into();
-        [Ranked::Values, Ranked::Positions].map(|result| self.builder.push(Op::TopK { count: count.clone(), result }, &[self]))
+        [Ranked::Values, Ranked::Positions]
+            .map(|result| self.builder.push(Op::TopK { count: count.clone(), result }, &[self]))
     }
 
     /// The integers below this one, whose number becomes the size `symbol`; see [`Op::Indices`].
@@ -527,8 +566,12 @@ impl<'g> Tensor<'g> {
     /// A number of this tensor's element type; f32 for integers and truth values.
     pub fn number(self, value: f32) -> Tensor<'g> {
         match self.ty().dtype {
-            DType::F16 => self.builder.push(Op::Scalar(Scalar::F16(half::f16::from_f32(value))), &[]),
-            DType::F32 | DType::Bf16 | DType::I8 | DType::U8 | DType::I64 | DType::Bool => self.builder.scalar(value),
+            DType::F16 => {
+                self.builder.push(Op::Scalar(Scalar::F16(half::f16::from_f32(value))), &[])
+            }
+            DType::F32 | DType::Bf16 | DType::I8 | DType::U8 | DType::I64 | DType::Bool => {
+                self.builder.scalar(value)
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Symbolic sizes: integer polynomials over named axes, in canonical form.
 //!
-//! `past + tgt`, `beams*tgt` and `512` are all [`Dim`]s. Two dims are equal exactly when their polynomials are, so shape
-//! inference compares them without knowing any size.
+//! `past + tgt`, `beams*tgt` and `512` are all [`Dim`]s. Two dims are equal exactly when their
+//! polynomials are, so shape inference compares them without knowing any size.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,8 +22,8 @@ pub type Symbol = Arc<str>;
 /// ```
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dim {
-    /// Coefficient of each product of symbols (sorted, repeated for powers); the empty product is the constant term.
-    /// No coefficient is zero.
+    /// Coefficient of each product of symbols (sorted, repeated for powers); the empty product is
+    /// the constant term. No coefficient is zero.
     terms: BTreeMap<Vec<Symbol>, i64>,
 }
 
@@ -63,7 +63,9 @@ impl Dim {
 
     /// The name, if the size is one symbol and nothing else.
     pub fn as_symbol(&self) -> Option<&Symbol> {
-        self.as_linear().filter(|linear| (linear.factor, linear.constant) == (1, 0)).map(|linear| linear.symbol)
+        self.as_linear()
+            .filter(|linear| (linear.factor, linear.constant) == (1, 0))
+            .map(|linear| linear.symbol)
     }
 
     /// The parts, if the size is `factor*symbol + constant` with a positive factor.
@@ -71,7 +73,9 @@ impl Dim {
         let constant = self.terms.get(&[] as &[Symbol]).copied().unwrap_or(0);
         let mut products = self.terms.iter().filter(|(product, _)| !product.is_empty());
         match (products.next(), products.next()) {
-            (Some((product, &factor @ 1..)), None) if product.len() == 1 => Some(Linear { symbol: &product[0], factor, constant }),
+            (Some((product, &factor @ 1..)), None) if product.len() == 1 => {
+                Some(Linear { symbol: &product[0], factor, constant })
+            }
             _ => None,
         }
     }
@@ -103,20 +107,28 @@ impl Dim {
     pub fn bound(&self, bindings: &Bindings) -> Self {
         let mut bound = Self::default();
         for (product, &coefficient) in &self.terms {
-            let size = |symbol: &Symbol| bindings.sizes.get(symbol).map(|&size| i64::try_from(size).unwrap_or(i64::MAX));
-            let (known, left): (Vec<_>, Vec<_>) = product.iter().cloned().partition(|symbol| size(symbol).is_some());
-            bound.insert(left, known.iter().filter_map(size).fold(coefficient, i64::saturating_mul));
+            let size = |symbol: &Symbol| {
+                bindings.sizes.get(symbol).map(|&size| i64::try_from(size).unwrap_or(i64::MAX))
+            };
+            let (known, left): (Vec<_>, Vec<_>) =
+                product.iter().cloned().partition(|symbol| size(symbol).is_some());
+            bound
+                .insert(left, known.iter().filter_map(size).fold(coefficient, i64::saturating_mul));
         }
         bound
     }
 
-    /// `⌊self / by⌋` of a positive number, if that is a polynomial: all coefficients but the constant are multiples.
+    /// `⌊self / by⌋` of a positive number, if that is a polynomial: all coefficients but the
+    /// constant are multiples.
     pub fn divided(&self, by: i64) -> Option<Self> {
         let quotient = |(product, coefficient): (&Vec<Symbol>, &i64)| {
-            (product.is_empty() || coefficient % by == 0).then(|| (product.clone(), coefficient.div_euclid(by)))
+            (product.is_empty() || coefficient % by == 0)
+                .then(|| (product.clone(), coefficient.div_euclid(by)))
         };
         let terms = self.terms.iter().map(quotient).collect::<Option<BTreeMap<_, _>>>()?;
-        Some(Self { terms: terms.into_iter().filter(|(_, coefficient)| *coefficient != 0).collect() })
+        Some(Self {
+            terms: terms.into_iter().filter(|(_, coefficient)| *coefficient != 0).collect(),
+        })
     }
 
     fn insert(&mut self, product: Vec<Symbol>, coefficient: i64) {
@@ -181,7 +193,8 @@ fn product(left: &Dim, right: &Dim) -> Dim {
     dim
 }
 
-/// Implements an operator for owned and borrowed left sides and anything that converts to a dim on the right.
+/// Implements an operator for owned and borrowed left sides and anything that converts to a dim on
+/// the right.
 macro_rules! operator {
     ($trait:ident, $method:ident, $with:expr) => {
         impl<D: Into<Dim>> $trait<D> for Dim {

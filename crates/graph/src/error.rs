@@ -26,7 +26,11 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    pub(crate) fn new(kind: ErrorKind, place: impl fmt::Display, message: impl fmt::Display) -> Self {
+    pub(crate) fn new(
+        kind: ErrorKind,
+        place: impl fmt::Display,
+        message: impl fmt::Display,
+    ) -> Self {
         Self { kind, place: place.to_string(), message: message.to_string() }
     }
 

@@ -24,7 +24,8 @@ impl fmt::Display for NodeId {
 /// One value of a graph: an operation, its inputs, and the type of its output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Unique in the graph: an input's name, a parameter's path, or scope path and operation, as `encoder.layers.0.fc1/Linear`.
+    /// Unique in the graph: an input's name, a parameter's path, or scope path and operation, as
+    /// `encoder.layers.0.fc1/Linear`.
     pub name: String,
     /// The operation.
     pub op: Op,
@@ -84,7 +85,8 @@ impl Graph {
         self.defaults.get(input).copied()
     }
 
-    /// The parameters, also those of the bodies of loops, each path once, in the order of first use.
+    /// The parameters, also those of the bodies of loops, each path once, in the order of first
+    /// use.
     pub fn all_parameters(&self) -> Vec<&Node> {
         let mut seen = BTreeSet::new();
         let mut parameters = Vec::new();
@@ -115,14 +117,19 @@ impl Graph {
         Some(self.node(output.node))
     }
 
-    /// Where each symbol can be read at run time: the first input axis whose size is that symbol alone, or else
-    /// [linear](crate::Dim::as_linear) in it, or the node that gives it.
+    /// Where each symbol can be read at run time: the first input axis whose size is that symbol
+    /// alone, or else [linear](crate::Dim::as_linear) in it, or the node that gives it.
     pub fn symbol_sources(&self) -> BTreeMap<Symbol, (NodeId, usize)> {
-        let axes =
-            || self.inputs().flat_map(|(id, node)| node.ty.shape.dims().iter().enumerate().map(move |(axis, dim)| (dim, (id, axis))));
+        let axes = || {
+            self.inputs().flat_map(|(id, node)| {
+                node.ty.shape.dims().iter().enumerate().map(move |(axis, dim)| (dim, (id, axis)))
+            })
+        };
         let plain = axes().filter_map(|(dim, place)| Some((dim.as_symbol()?, place)));
         let mut sources = BTreeMap::new();
-        for (symbol, place) in plain.chain(axes().filter_map(|(dim, place)| Some((dim.as_linear()?.symbol, place)))) {
+        for (symbol, place) in
+            plain.chain(axes().filter_map(|(dim, place)| Some((dim.as_linear()?.symbol, place))))
+        {
             sources.entry(symbol.clone()).or_insert(place);
         }
         for (id, node) in self.iter() {
@@ -136,13 +143,20 @@ impl Graph {
     /// The sizes of all symbols, from the inputs' shapes.
     ///
     /// # Errors
-    /// Names the input whose rank or size contradicts the graph or another input, with expected and found.
-    pub fn bind<'a>(&self, shape_of: impl Fn(&str) -> Option<&'a [usize]>) -> Result<Bindings, Error> {
+    /// Names the input whose rank or size contradicts the graph or another input, with expected and
+    /// found.
+    pub fn bind<'a>(
+        &self,
+        shape_of: impl Fn(&str) -> Option<&'a [usize]>,
+    ) -> Result<Bindings, Error> {
         let mut bindings = Bindings::default();
         let mut shapes = Vec::new();
         for (_, node) in self.inputs() {
-            let wrong = |message: String| Error::new(ErrorKind::Input, format!("{}: input {}", self.name, node.name), message);
-            let found = shape_of(&node.name).ok_or_else(|| wrong(format!("expected {}, found nothing", node.ty)))?;
+            let wrong = |message: String| {
+                Error::new(ErrorKind::Input, format!("{}: input {}", self.name, node.name), message)
+            };
+            let found = shape_of(&node.name)
+                .ok_or_else(|| wrong(format!("expected {}, found nothing", node.ty)))?;
             let dims = node.ty.shape.dims();
             if found.len() != dims.len() {
                 return Err(wrong(format!("expected {}, found {found:?}", node.ty.shape)));
@@ -161,10 +175,20 @@ impl Graph {
             shapes.push((node, found));
         }
         for (node, found) in shapes {
-            let fits = node.ty.shape.dims().iter().zip(found).all(|(dim, &size)| dim.evaluate(&bindings) == i64::try_from(size).ok());
+            let fits = node
+                .ty
+                .shape
+                .dims()
+                .iter()
+                .zip(found)
+                .all(|(dim, &size)| dim.evaluate(&bindings) == i64::try_from(size).ok());
             if !fits {
                 let message = format!("expected {}, found {found:?}", node.ty.shape);
-                return Err(Error::new(ErrorKind::Input, format!("{}: input {}", self.name, node.name), message));
+                return Err(Error::new(
+                    ErrorKind::Input,
+                    format!("{}: input {}", self.name, node.name),
+                    message,
+                ));
             }
         }
         Ok(bindings)

@@ -46,7 +46,12 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
                 Binary::Rem => expect_dtype("left", left, DType::I64)?,
                 Binary::And | Binary::Or => expect_dtype("left", left, DType::Bool)?,
                 Binary::Pow => float("left", left)?,
-                Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Min | Binary::Max => number(left)?,
+                Binary::Add
+                | Binary::Sub
+                | Binary::Mul
+                | Binary::Div
+                | Binary::Min
+                | Binary::Max => number(left)?,
             }
             Ok(Type::new(left.dtype, broadcast(&left.shape, &right.shape)?))
         }
@@ -82,11 +87,19 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
             let [left, right] = take(inputs)?;
             float("left", left)?;
             expect_dtype("right", right, left.dtype)?;
-            let ([left_batch @ .., m, k], [right_batch @ .., right_k, n]) = (left.shape.dims(), right.shape.dims()) else {
-                return Err(format!("expected matrices of two axes or more, found {} and {}", left.shape, right.shape));
+            let ([left_batch @ .., m, k], [right_batch @ .., right_k, n]) =
+                (left.shape.dims(), right.shape.dims())
+            else {
+                return Err(format!(
+                    "expected matrices of two axes or more, found {} and {}",
+                    left.shape, right.shape
+                ));
             };
             if k != right_k {
-                return Err(format!("inner sizes differ: {} x {} ({k} against {right_k})", left.shape, right.shape));
+                return Err(format!(
+                    "inner sizes differ: {} x {} ({k} against {right_k})",
+                    left.shape, right.shape
+                ));
             }
             let batch = broadcast(&left_batch.iter().collect(), &right_batch.iter().collect())?;
             let shape: Shape = batch.dims().iter().chain([m, n]).collect();
@@ -96,7 +109,12 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
         Op::Reshape(shape) => {
             let [x] = take(inputs)?;
             if x.shape.elements() != shape.elements() {
-                return Err(format!("cannot reshape {} to {shape}: {} elements against {}", x.shape, x.shape.elements(), shape.elements()));
+                return Err(format!(
+                    "cannot reshape {} to {shape}: {} elements against {}",
+                    x.shape,
+                    x.shape.elements(),
+                    shape.elements()
+                ));
             }
             Ok(Type::new(x.dtype, shape.clone()))
         }
@@ -105,7 +123,10 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
             let mut sorted = order.clone();
             sorted.sort_unstable();
             if !sorted.into_iter().eq(0..x.shape.rank()) {
-                return Err(format!("order {order:?} is not a permutation of the axes of {}", x.shape));
+                return Err(format!(
+                    "order {order:?} is not a permutation of the axes of {}",
+                    x.shape
+                ));
             }
             let shape: Shape = order.iter().map(|&axis| &x.shape.dims()[axis]).collect();
             Ok(Type::new(x.dtype, shape))
@@ -114,7 +135,9 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
         Op::Slice { axis, start, end } => {
             let [x] = take(inputs)?;
             let mut dims = x.shape.dims().to_vec();
-            let Some(dim) = dims.get_mut(*axis) else { return Err(format!("axis {axis} does not exist in {}", x.shape)) };
+            let Some(dim) = dims.get_mut(*axis) else {
+                return Err(format!("axis {axis} does not exist in {}", x.shape));
+            };
             *dim = end - start;
             Ok(Type::new(x.dtype, dims))
         }
@@ -145,7 +168,8 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
         }
         Op::LayerNormStatistic { epsilon, .. } => {
             let [x] = take(inputs)?;
-            // tract 0.23.9 reads the statistics of an f16 normalisation as f32, and then refuses it.
+            // tract 0.23.9 reads the statistics of an f16 normalisation as f32, and then refuses
+            // it.
             expect_dtype("input", x, DType::F32)?;
             normalised(x, *epsilon, &[])?;
             sums::of_rows(x)
@@ -184,11 +208,16 @@ fn quantized_linear(steps: Steps, inputs: &[&Type]) -> Result<Type, String> {
         return Err(format!("weight: expected [in, out], found {}", weight.shape));
     };
     if last(x)? != in_features {
-        return Err(format!("weight {}: expected inputs of width {in_features}, found {}", weight.shape, x.shape));
+        return Err(format!(
+            "weight {}: expected inputs of width {in_features}, found {}",
+            weight.shape, x.shape
+        ));
     }
     expect_type("scale", scale, &Type::new(DType::F32, [out_features]))?;
     match bias {
-        Some(_) if steps == Steps::RowUnscaled => return Err("an unscaled product takes no bias".into()),
+        Some(_) if steps == Steps::RowUnscaled => {
+            return Err("an unscaled product takes no bias".into());
+        }
         Some(bias) => expect_type("bias", bias, &Type::new(DType::F32, [out_features]))?,
         None => {}
     }
@@ -198,8 +227,11 @@ fn quantized_linear(steps: Steps, inputs: &[&Type]) -> Result<Type, String> {
 fn block_linear(blocks: Blocks, inputs: &[&Type]) -> Result<Type, String> {
     let ([x, weight, scale], bias) = take_with_option(inputs)?;
     expect_dtype("input", x, DType::F32)?;
-    let [out_features, ..] = weight.shape.dims() else { return Err("weight: expected [out, blocks, bytes], found a scalar".into()) };
-    let Some(in_features) = last(x)?.as_constant().and_then(|size| usize::try_from(size).ok()) else {
+    let [out_features, ..] = weight.shape.dims() else {
+        return Err("weight: expected [out, blocks, bytes], found a scalar".into());
+    };
+    let Some(in_features) = last(x)?.as_constant().and_then(|size| usize::try_from(size).ok())
+    else {
         return Err(format!("expected inputs of constant width, found {}", x.shape));
     };
     let (count, bytes) = (Dim::from(blocks.count(in_features)), Dim::from(blocks.bytes()));
@@ -216,8 +248,14 @@ fn cached_attention(attention: &CachedAttention, inputs: &[&Type]) -> Result<Typ
     let one = Dim::from(1);
     let [rows, key_heads, _, d_k] = cache_dims("keys", keys)?;
     expect_type("values", values, keys)?;
-    if *key_heads != Dim::from(attention.key_heads) || attention.key_heads == 0 || !attention.heads.is_multiple_of(attention.key_heads) {
-        return Err(format!("{} heads in groups of {}, but keys {}", attention.heads, attention.key_heads, keys.shape));
+    if *key_heads != Dim::from(attention.key_heads)
+        || attention.key_heads == 0
+        || !attention.heads.is_multiple_of(attention.key_heads)
+    {
+        return Err(format!(
+            "{} heads in groups of {}, but keys {}",
+            attention.heads, attention.key_heads, keys.shape
+        ));
     }
     if attention.window == Some(0) {
         return Err("window: expected 1 or more, found 0".into());
@@ -239,7 +277,9 @@ fn cached_attention(attention: &CachedAttention, inputs: &[&Type]) -> Result<Typ
 
 fn cache_dims<'a>(name: &str, cache: &'a Type) -> Result<&'a [Dim; 4], String> {
     expect_dtype(name, cache, DType::F32)?;
-    cache.shape.dims().try_into().map_err(|_| format!("{name}: expected [rows, heads, capacity, d_k], found {}", cache.shape))
+    cache.shape.dims().try_into().map_err(|_| {
+        format!("{name}: expected [rows, heads, capacity, d_k], found {}", cache.shape)
+    })
 }
 
 fn normalised(x: &Type, epsilon: f32, parameters: &[(&str, &Type)]) -> Result<Type, String> {
@@ -262,7 +302,10 @@ fn linear(inputs: &[&Type]) -> Result<Type, String> {
         return Err(format!("weight: expected [out, in], found {}", weight.shape));
     };
     if last(x)? != in_features {
-        return Err(format!("weight {}: expected inputs of width {in_features}, found {}", weight.shape, x.shape));
+        return Err(format!(
+            "weight {}: expected inputs of width {in_features}, found {}",
+            weight.shape, x.shape
+        ));
     }
     if let Some(bias) = bias {
         expect_type("bias", bias, &Type::new(x.dtype, [out_features]))?;
@@ -271,7 +314,9 @@ fn linear(inputs: &[&Type]) -> Result<Type, String> {
 }
 
 fn concat(axis: usize, inputs: &[&Type]) -> Result<Type, String> {
-    let [first, rest @ ..] = inputs else { return Err("expected at least one input, found none".into()) };
+    let [first, rest @ ..] = inputs else {
+        return Err("expected at least one input, found none".into());
+    };
     if axis >= first.shape.rank() {
         return Err(format!("axis {axis} does not exist in {}", first.shape));
     }
@@ -279,9 +324,14 @@ fn concat(axis: usize, inputs: &[&Type]) -> Result<Type, String> {
     for other in rest {
         same_dtype(first, other)?;
         let fits = other.shape.rank() == dims.len()
-            && (0..dims.len()).all(|index| index == axis || other.shape.dims()[index] == first.shape.dims()[index]);
+            && (0..dims.len()).all(|index| {
+                index == axis || other.shape.dims()[index] == first.shape.dims()[index]
+            });
         if !fits {
-            return Err(format!("cannot join {} to {} along axis {axis}", other.shape, first.shape));
+            return Err(format!(
+                "cannot join {} to {} along axis {axis}",
+                other.shape, first.shape
+            ));
         }
         dims[axis] = &dims[axis] + &other.shape.dims()[axis];
     }
@@ -289,11 +339,14 @@ fn concat(axis: usize, inputs: &[&Type]) -> Result<Type, String> {
 }
 
 fn take<'a, const N: usize>(inputs: &[&'a Type]) -> Result<[&'a Type; N], String> {
-    <[&Type; N]>::try_from(inputs).map_err(|_| format!("expected {N} inputs, found {}", inputs.len()))
+    <[&Type; N]>::try_from(inputs)
+        .map_err(|_| format!("expected {N} inputs, found {}", inputs.len()))
 }
 
 /// `N` inputs, and one more that may be left out.
-fn take_with_option<'a, const N: usize>(inputs: &[&'a Type]) -> Result<([&'a Type; N], Option<&'a Type>), String> {
+fn take_with_option<'a, const N: usize>(
+    inputs: &[&'a Type],
+) -> Result<([&'a Type; N], Option<&'a Type>), String> {
     match inputs.split_first_chunk() {
         Some((first, [])) => Ok((*first, None)),
         Some((first, [option])) => Ok((*first, Some(option))),
@@ -302,26 +355,44 @@ fn take_with_option<'a, const N: usize>(inputs: &[&'a Type]) -> Result<([&'a Typ
 }
 
 fn float(name: &str, found: &Type) -> Result<(), String> {
-    if found.dtype.is_float() { Ok(()) } else { Err(format!("{name}: expected f32 or f16, found {}", found.dtype)) }
+    if found.dtype.is_float() {
+        Ok(())
+    } else {
+        Err(format!("{name}: expected f32 or f16, found {}", found.dtype))
+    }
 }
 
 fn number(found: &Type) -> Result<(), String> {
     match found.dtype {
-        DType::Bool | DType::Bf16 | DType::I8 | DType::U8 => Err(format!("expected numbers, found {}", found.dtype)),
+        DType::Bool | DType::Bf16 | DType::I8 | DType::U8 => {
+            Err(format!("expected numbers, found {}", found.dtype))
+        }
         DType::F32 | DType::F16 | DType::I64 => Ok(()),
     }
 }
 
 fn expect_dtype(name: &str, found: &Type, expected: DType) -> Result<(), String> {
-    if found.dtype == expected { Ok(()) } else { Err(format!("{name}: expected {expected}, found {}", found.dtype)) }
+    if found.dtype == expected {
+        Ok(())
+    } else {
+        Err(format!("{name}: expected {expected}, found {}", found.dtype))
+    }
 }
 
 fn expect_type(name: &str, found: &Type, expected: &Type) -> Result<(), String> {
-    if found == expected { Ok(()) } else { Err(format!("{name}: expected {expected}, found {found}")) }
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("{name}: expected {expected}, found {found}"))
+    }
 }
 
 fn same_dtype(left: &Type, right: &Type) -> Result<(), String> {
-    if left.dtype == right.dtype { Ok(()) } else { Err(format!("element types differ: {left} and {right}")) }
+    if left.dtype == right.dtype {
+        Ok(())
+    } else {
+        Err(format!("element types differ: {left} and {right}"))
+    }
 }
 
 fn broadcast(left: &Shape, right: &Shape) -> Result<Shape, String> {

@@ -1,8 +1,9 @@
 //! The graph language, in which models are defined before any engine runs them.
 //!
-//! A [`Graph`] is a list of [`Node`]s in the order of evaluation; each is an [`Op`] from a closed set, with one output of
-//! known element type and symbolic shape. [`Builder`] makes graphs in code that reads like the paper; [`Program`] joins a
-//! graph to its weights, which are lazy [`Recipe`]s that nothing copies until they are written or computed.
+//! A [`Graph`] is a list of [`Node`]s in the order of evaluation; each is an [`Op`] from a closed
+//! set, with one output of known element type and symbolic shape. [`Builder`] makes graphs in code
+//! that reads like the paper; [`Program`] joins a graph to its weights, which are lazy [`Recipe`]s
+//! that nothing copies until they are written or computed.
 //!
 //! This crate does no I/O and does not depend on ONNX or on Transformers.
 //!
@@ -35,6 +36,12 @@ pub use dim::{Bindings, Dim, Linear, Symbol};
 pub use error::{Error, ErrorKind};
 pub use graph::{Graph, Node, NodeId, Output};
 pub use half::{bf16, f16};
-pub use op::{Binary, Bits, Blocks, CachedAttention, Class, Conv, Loop, Op, Ranked, SMALLEST_MAGNITUDE, Scalar, Statistic, Steps, Unary};
+pub use op::{
+    Binary, Bits, Blocks, CachedAttention, Class, Conv, Loop, Op, Ranked, SMALLEST_MAGNITUDE,
+    Scalar, Statistic, Steps, Unary,
+};
 pub use shape::{DType, Shape, Type};
-pub use weights::{Element, Generator, Place, Program, Quantized, QuantizedBlocks, QuantizedTable, Recipe, Storage, Weights};
+pub use weights::{
+    Element, Generator, Place, Program, Quantized, QuantizedBlocks, QuantizedTable, Recipe,
+    Storage, Weights,
+};

@@ -1,8 +1,9 @@
 //! The operations of the language: a closed set.
 //!
-//! A match over [`Op`] lists every variant, so the compiler names what a new operation needs: its row and attributes
-//! (`op/table.rs`), its shape (`infer.rs`), its value (cognate-eval), its gradient (cognate-passes) and its ONNX form
-//! (cognate-export). Everything else reads its [`Class`].
+//! A match over [`Op`] lists every variant, so the compiler names what a new operation needs: its
+//! row and attributes (`op/table.rs`), its shape (`infer.rs`), its value (cognate-eval), its
+//! gradient (cognate-passes) and its ONNX form (cognate-export). Everything else reads its
+//! [`Class`].
 
 mod table;
 
@@ -30,8 +31,8 @@ pub enum Op {
         /// One past the last value.
         end: Dim,
     },
-    /// The integers `0, 1, ..., n - 1` for an input `n: i64 []`, none if it is negative; i64 `[symbol]`. The symbol is a new size,
-    /// known from this node on.
+    /// The integers `0, 1, ..., n - 1` for an input `n: i64 []`, none if it is negative; i64
+    /// `[symbol]`. The symbol is a new size, known from this node on.
     Indices(Symbol),
     /// A function of each element; f32 or f16, or truth values.
     Unary(Unary),
@@ -49,10 +50,11 @@ pub enum Op {
     Gather,
     /// Elements of the last axis: `x: [..., n]` and i64 ids `[..., m]` give `[..., m]`.
     GatherElements,
-    /// `x: [..., n]` with `updates: [..., m]` added at the i64 ids `[..., m]` of the last axis; ids may repeat; f32.
+    /// `x: [..., n]` with `updates: [..., m]` added at the i64 ids `[..., m]` of the last axis; ids
+    /// may repeat; f32.
     ScatterElements,
-    /// The `count` largest elements of the last axis, or their positions (i64), the largest first, the first of equals first; f32,
-    /// f16 or i64. Both are one operator.
+    /// The `count` largest elements of the last axis, or their positions (i64), the largest first,
+    /// the first of equals first; f32, f16 or i64. Both are one operator.
     TopK {
         /// How many; at most the axis has.
         count: Dim,
@@ -61,7 +63,8 @@ pub enum Op {
     },
     /// Matrix product `[..., m, k] x [..., k, n]`, leading axes broadcast; both f32 or both f16.
     MatMul,
-    /// `x Wᵀ (+ b)` with `x: [..., in]`, `W: [out, in]`, `b: [out]`, PyTorch's form of a linear layer.
+    /// `x Wᵀ (+ b)` with `x: [..., in]`, `W: [out, in]`, `b: [out]`, PyTorch's form of a linear
+    /// layer.
     Linear,
     /// The same elements in row-major order, with another shape.
     Reshape(Shape),
@@ -87,7 +90,8 @@ pub enum Op {
     Sum(Vec<usize>),
     /// The input broadcast to this shape.
     Expand(Shape),
-    /// A table `[rows, ...]` with `updates: [a, b, ...]` added to the rows of the i64 ids `[a, b]`; ids may repeat; f32.
+    /// A table `[rows, ...]` with `updates: [a, b, ...]` added to the rows of the i64 ids `[a, b]`;
+    /// ids may repeat; f32.
     ScatterAdd,
     /// Product of two matrices, `[m, k] x [k, n]`, each optionally transposed; f32 or f16.
     Gemm {
@@ -102,16 +106,16 @@ pub enum Op {
     LogSoftmax,
     /// `ln Σ exp(x)` along the last axis, which keeps size 1.
     LogSumExp,
-    /// `exp(x - max(x))` along the last axis: a softmax before its division. Free where the same value also has an
-    /// [`Op::LogSumExp`].
+    /// `exp(x - max(x))` along the last axis: a softmax before its division. Free where the same
+    /// value also has an [`Op::LogSumExp`].
     ShiftedExp,
     /// `(x - mean) / sqrt(variance + epsilon) · scale + bias` along the last axis (Ba et al. 2016).
     LayerNorm {
         /// Added to the variance.
         epsilon: f32,
     },
-    /// A statistic of each row of `x: [..., n]` that [`Op::LayerNorm`] computes: `[..., 1]`; f32. Free where the same value is also
-    /// normalised.
+    /// A statistic of each row of `x: [..., n]` that [`Op::LayerNorm`] computes: `[..., 1]`; f32.
+    /// Free where the same value is also normalised.
     LayerNormStatistic {
         /// The statistic.
         statistic: Statistic,
@@ -123,19 +127,22 @@ pub enum Op {
         /// Added to the mean of the squares.
         epsilon: f32,
     },
-    /// `x W (+ b)` in 8-bit integers: `x: [..., in]` rounded to steps, `W: i8 [in, out]` whose column `j` counts steps of
-    /// `s_j`, `s: [out]`, `b: [out]`; f32.
+    /// `x W (+ b)` in 8-bit integers: `x: [..., in]` rounded to steps, `W: i8 [in, out]` whose
+    /// column `j` counts steps of `s_j`, `s: [out]`, `b: [out]`; f32.
     QuantizedLinear(Steps),
     /// `x W (+ b)` with weights and activations in blocks along the input axis; see [`Blocks`].
     BlockLinear(Blocks),
-    /// The largest magnitude along the last axis: `[..., n]` -> `[..., 1]`, at least [`SMALLEST_MAGNITUDE`]; f32.
+    /// The largest magnitude along the last axis: `[..., n]` -> `[..., 1]`, at least
+    /// [`SMALLEST_MAGNITUDE`]; f32.
     LargestMagnitude,
-    /// A cache `[rows, key_heads, capacity, d_k]` with `new: [rows, 1, key_heads · d_k]` written at one position of its third axis.
+    /// A cache `[rows, key_heads, capacity, d_k]` with `new: [rows, 1, key_heads · d_k]` written at
+    /// one position of its third axis.
     CacheWrite {
         /// The position, below the capacity.
         at: Dim,
     },
-    /// Attention of one query per row to the first `past + 1` positions of caches; see [`CachedAttention`].
+    /// Attention of one query per row to the first `past + 1` positions of caches; see
+    /// [`CachedAttention`].
     CachedAttention(CachedAttention),
     /// A loop; see [`Loop`]. Its value is the first of those that it carries.
     Loop(Box<Loop>),
@@ -148,11 +155,13 @@ pub enum Op {
     },
 }
 
-/// A loop: while the condition holds, and at most `most` times, the body computes the next condition and carried values.
+/// A loop: while the condition holds, and at most `most` times, the body computes the next
+/// condition and carried values.
 ///
-/// Inputs: `condition: bool []`, the first carried values, captured values, which stay. The body's inputs are the number of the
-/// iteration (i64 `[]`, from 0), the carried and the captured values; its outputs the next condition and carried values. Symbols mean
-/// the same inside and outside. The size of an axis may change from iteration to iteration if the body calls it by a symbol that is
+/// Inputs: `condition: bool []`, the first carried values, captured values, which stay. The body's
+/// inputs are the number of the iteration (i64 `[]`, from 0), the carried and the captured values;
+/// its outputs the next condition and carried values. Symbols mean the same inside and outside. The
+/// size of an axis may change from iteration to iteration if the body calls it by a symbol that is
 /// not known outside; such a value is not known after the loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loop {
@@ -175,8 +184,9 @@ pub enum Ranked {
 
 /// A convolution over spatial axes, as PyTorch and ONNX define it (without flipping the kernel).
 ///
-/// Inputs: `x: [batch, in, d_1, ..., d_n]`, `weight: [out, in, k_1, ..., k_n]`, optionally `bias: [out]`; f32 or f16. Output:
-/// `[batch, out, e_1, ..., e_n]` with `e_i = ⌊(d_i + 2 p_i - k_i) / s_i⌋ + 1`.
+/// Inputs: `x: [batch, in, d_1, ..., d_n]`, `weight: [out, in, k_1, ..., k_n]`, optionally
+/// `bias: [out]`; f32 or f16. Output: `[batch, out, e_1, ..., e_n]` with
+/// `e_i = ⌊(d_i + 2 p_i - k_i) / s_i⌋ + 1`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Conv {
     /// The step `s_i` of the kernel along each spatial axis.
@@ -200,20 +210,23 @@ pub const SMALLEST_MAGNITUDE: f32 = 1e-30;
 /// The step sizes by which an activation `x: [..., in]` is quantised before an integer product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Steps {
-    /// One step per row: `round(127 x / m)` with the largest magnitude `m` of the row. Rows are independent.
+    /// One step per row: `round(127 x / m)` with the largest magnitude `m` of the row. Rows are
+    /// independent.
     Row,
-    /// As [`Steps::Row`], but the product remains divided by `m`: the reader multiplies, or needs only the order within a row.
-    /// Allows no bias.
+    /// As [`Steps::Row`], but the product remains divided by `m`: the reader multiplies, or needs
+    /// only the order within a row. Allows no bias.
     RowUnscaled,
-    /// One step for the whole tensor: its range, extended to include 0, in 255 steps (ONNX's DynamicQuantizeLinear).
+    /// One step for the whole tensor: its range, extended to include 0, in 255 steps (ONNX's
+    /// DynamicQuantizeLinear).
     Tensor,
 }
 
 /// Weights and activations in blocks, each with its own step size.
 ///
-/// Inputs: `x: f32 [..., in]`, `weight: u8 [out, blocks, bytes]`, `scale: f32 [out, blocks]`, if there is one `bias: [out]`. The input
-/// axis is divided into `⌈in / size⌉` blocks; the last is padded with zeros. Weight `q` of block `c` represents
-/// `(q - zero) · scale[j, c]`, and of activations `x` are counted `round(127 x / m)` steps with the largest magnitude `m` of a row's
+/// Inputs: `x: f32 [..., in]`, `weight: u8 [out, blocks, bytes]`, `scale: f32 [out, blocks]`, if
+/// there is one `bias: [out]`. The input axis is divided into `⌈in / size⌉` blocks; the last is
+/// padded with zeros. Weight `q` of block `c` represents `(q - zero) · scale[j, c]`, and of
+/// activations `x` are counted `round(127 x / m)` steps with the largest magnitude `m` of a row's
 /// block; rows are independent. ONNX Runtime's MatMulNBits computes this at its accuracy level 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Blocks {
@@ -264,16 +277,18 @@ impl Blocks {
 
 /// Multi-head attention over caches that the beams of a sentence share.
 ///
-/// Inputs: `query: [rows, 1, heads · d_k]`, `keys, values: [rows, key_heads, capacity, d_k]`, `beams: i64 [batch, beams, past]` with
-/// `rows = batch · beams`, and if positions are relative `bias: [1, heads, 1, past + 1]`. Gives `[rows, 1, heads · d_k]`.
+/// Inputs: `query: [rows, 1, heads · d_k]`, `keys, values: [rows, key_heads, capacity, d_k]`,
+/// `beams: i64 [batch, beams, past]` with `rows = batch · beams`, and if positions are relative
+/// `bias: [1, heads, 1, past + 1]`. Gives `[rows, 1, heads · d_k]`.
 ///
-/// At position `t < past`, row `s · beams + b` reads the cache of row `s · beams + beams[s, b, t]`, and at position `past` its own:
-/// beams change parents without moving their caches.
+/// At position `t < past`, row `s · beams + b` reads the cache of row `s · beams + beams[s, b, t]`,
+/// and at position `past` its own: beams change parents without moving their caches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CachedAttention {
     /// Number of heads of queries.
     pub heads: usize,
-    /// Number of heads of keys and values, each of which `heads / key_heads` heads of queries read in turn.
+    /// Number of heads of keys and values, each of which `heads / key_heads` heads of queries read
+    /// in turn.
     pub key_heads: usize,
     /// The factor of the scores.
     pub scale: f32,

@@ -8,11 +8,11 @@ use std::fmt;
 pub enum DType {
     /// IEEE 754 single precision; the reference evaluator may compute it in double precision.
     F32,
-    /// IEEE 754 half precision: 11 bits, at most 65,504. The reference evaluator computes it in its own precision and rounds
-    /// every value.
+    /// IEEE 754 half precision: 11 bits, at most 65,504. The reference evaluator computes it in its
+    /// own precision and rounds every value.
     F16,
-    /// The upper half of single precision: 8 bits, its range. Numbers are stored and rounded so; every operation but those that move
-    /// them reads them converted.
+    /// The upper half of single precision: 8 bits, its range. Numbers are stored and rounded so;
+    /// every operation but those that move them reads them converted.
     Bf16,
     /// Signed 8-bit integers: weights of [`QuantizedLinear`](crate::Op::QuantizedLinear).
     I8,
@@ -81,10 +81,14 @@ impl Shape {
 
     /// The sizes, if no symbol occurs.
     pub fn as_constant(&self) -> Option<Vec<usize>> {
-        self.0.iter().map(|dim| dim.as_constant().and_then(|size| usize::try_from(size).ok())).collect()
+        self.0
+            .iter()
+            .map(|dim| dim.as_constant().and_then(|size| usize::try_from(size).ok()))
+            .collect()
     }
 
-    /// The shape that both sides broadcast to (NumPy's rule, as ONNX adopts it); `None` if there is none.
+    /// The shape that both sides broadcast to (NumPy's rule, as ONNX adopts it); `None` if there is
+    /// none.
     pub fn broadcast(&self, other: &Shape) -> Option<Shape> {
         let rank = self.rank().max(other.rank());
         let one = Dim::from(1);

@@ -9,8 +9,8 @@
 //!   output scores = %3
 //! ```
 //!
-//! Inputs and parameters are read by name, other nodes by number; a line `in PATH` opens each scope. The body of a loop follows it,
-//! indented.
+//! Inputs and parameters are read by name, other nodes by number; a line `in PATH` opens each
+//! scope. The body of a loop follows it, indented.
 
 use crate::{Class, Graph, Op};
 use std::fmt;
@@ -25,7 +25,11 @@ impl Graph {
     fn write(&self, f: &mut fmt::Formatter<'_>, indent: &str) -> fmt::Result {
         writeln!(f, "{indent}graph {}", self.name)?;
         for (_, node) in self.inputs() {
-            let default = self.defaults.get(&node.name).map(|default| format!(" = {default}")).unwrap_or_default();
+            let default = self
+                .defaults
+                .get(&node.name)
+                .map(|default| format!(" = {default}"))
+                .unwrap_or_default();
             writeln!(f, "{indent}  input {}: {}{default}", node.name, node.ty)?;
         }
         for (_, node) in self.parameters() {
@@ -38,13 +42,21 @@ impl Graph {
             }
             let path = node.name.rsplit_once('/').map_or("", |(path, _)| path);
             if path != scope {
-                writeln!(f, "{indent}  in {}", if path.is_empty() { self.name.as_str() } else { path })?;
+                writeln!(
+                    f,
+                    "{indent}  in {}",
+                    if path.is_empty() { self.name.as_str() } else { path }
+                )?;
                 scope = path;
             }
             write!(f, "{indent}  {id} = {}", node.op.name())?;
             for &input in &node.inputs {
                 let read = self.node(input);
-                if read.op.class() == Class::Declared { write!(f, " {}", read.name)? } else { write!(f, " {input}")? }
+                if read.op.class() == Class::Declared {
+                    write!(f, " {}", read.name)?
+                } else {
+                    write!(f, " {input}")?
+                }
             }
             node.op.attributes().iter().try_for_each(|attribute| write!(f, "{attribute}"))?;
             writeln!(f, " : {}", node.ty)?;

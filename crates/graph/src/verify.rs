@@ -5,32 +5,45 @@ use crate::{Class, Dim, Error, ErrorKind, Graph, Node, Op, Symbol};
 use std::collections::BTreeSet;
 
 impl Graph {
-    /// Checks the whole grammar: every node reads earlier nodes, its type is what inference gives, names are unique, and
-    /// every symbol can be read from some input's shape or an earlier node.
+    /// Checks the whole grammar: every node reads earlier nodes, its type is what inference gives,
+    /// names are unique, and every symbol can be read from some input's shape or an earlier node.
     ///
     /// # Errors
     /// The first rule that is broken, with the node's name.
     pub fn verify(&self) -> Result<(), Error> {
-        let grammar = |place: &str, message: String| Err(Error::new(ErrorKind::Grammar, place, message));
-        let mut known: BTreeSet<Symbol> = self.inputs().flat_map(|(_, node)| read_symbols(node)).collect();
+        let grammar =
+            |place: &str, message: String| Err(Error::new(ErrorKind::Grammar, place, message));
+        let mut known: BTreeSet<Symbol> =
+            self.inputs().flat_map(|(_, node)| read_symbols(node)).collect();
         let mut names = BTreeSet::new();
         for (id, node) in self.iter() {
             if !names.insert(node.name.as_str()) {
                 return grammar(&node.name, "two nodes have this name".into());
             }
             if let Some(input) = node.inputs.iter().find(|&&input| input >= id) {
-                return grammar(&node.name, format!("reads {input}, which is not computed before {id}"));
+                return grammar(
+                    &node.name,
+                    format!("reads {input}, which is not computed before {id}"),
+                );
             }
             if node.op.class() == Class::Declared {
                 if !node.inputs.is_empty() {
                     return grammar(&node.name, "an input or a parameter reads nothing".into());
                 }
                 if node.op == Op::Parameter && node.ty.shape.as_constant().is_none() {
-                    return grammar(&node.name, format!("expected a constant shape for a parameter, found {}", node.ty.shape));
+                    return grammar(
+                        &node.name,
+                        format!(
+                            "expected a constant shape for a parameter, found {}",
+                            node.ty.shape
+                        ),
+                    );
                 }
             } else {
-                let inputs: Vec<_> = node.inputs.iter().map(|&input| &self.node(input).ty).collect();
-                let expected = infer(&node.op, &inputs).map_err(|message| Error::new(ErrorKind::Type, &node.name, message))?;
+                let inputs: Vec<_> =
+                    node.inputs.iter().map(|&input| &self.node(input).ty).collect();
+                let expected = infer(&node.op, &inputs)
+                    .map_err(|message| Error::new(ErrorKind::Type, &node.name, message))?;
                 if node.ty != expected {
                     return grammar(&node.name, format!("expected {expected}, found {}", node.ty));
                 }
@@ -46,15 +59,22 @@ impl Graph {
             if let Op::LoopResult { index, ty } = &node.op {
                 let source = &self.node(node.inputs[0]).op;
                 let Op::Loop(repeat) = source else {
-                    return grammar(&node.name, format!("expected a loop, found {}", source.name()));
+                    return grammar(
+                        &node.name,
+                        format!("expected a loop, found {}", source.name()),
+                    );
                 };
                 let given = repeat.body.inputs().nth(index + 1).filter(|_| *index < repeat.carried);
                 if given.is_none_or(|(_, given)| given.ty != **ty) {
-                    return grammar(&node.name, format!("the loop carries no value {index} of type {ty}"));
+                    return grammar(
+                        &node.name,
+                        format!("the loop carries no value {index} of type {ty}"),
+                    );
                 }
             }
             let op_dims = node.op.dims();
-            let mut symbols = op_dims.iter().chain(node.ty.shape.dims()).flat_map(|dim| dim.symbols());
+            let mut symbols =
+                op_dims.iter().chain(node.ty.shape.dims()).flat_map(|dim| dim.symbols());
             if let Some(symbol) = symbols.find(|symbol| !known.contains(*symbol)) {
                 return grammar(&node.name, format!("no input has an axis {symbol}"));
             }
@@ -68,7 +88,11 @@ impl Graph {
                 return grammar(&output.name, "two outputs have this name".into());
             }
         }
-        if outputs.is_empty() { grammar(&self.name, "the graph has no output".into()) } else { Ok(()) }
+        if outputs.is_empty() {
+            grammar(&self.name, "the graph has no output".into())
+        } else {
+            Ok(())
+        }
     }
 }
 

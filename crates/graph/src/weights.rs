@@ -49,26 +49,37 @@ impl Program {
     /// Joins a graph to its weights.
     ///
     /// # Errors
-    /// Lists every parameter whose weight is missing, has another shape or is given in another type.
+    /// Lists every parameter whose weight is missing, has another shape or is given in another
+    /// type.
     pub fn new(graph: Graph, weights: Weights) -> Result<Self, Error> {
         let problems: Vec<_> = graph
             .all_parameters()
             .into_iter()
             .filter_map(|node| match weights.get(&node.name) {
                 None => Some(format!("{}: missing, expected {}", node.name, node.ty.shape)),
-                Some(recipe) if Shape::from(recipe.shape()) != node.ty.shape => {
-                    Some(format!("{}: expected {}, found {:?}", node.name, node.ty.shape, recipe.shape()))
-                }
-                Some(recipe) if dtype(recipe.element()) != Some(node.ty.dtype) => {
-                    Some(format!("{}: expected {}, found {}", node.name, node.ty.dtype, recipe.element()))
-                }
+                Some(recipe) if Shape::from(recipe.shape()) != node.ty.shape => Some(format!(
+                    "{}: expected {}, found {:?}",
+                    node.name,
+                    node.ty.shape,
+                    recipe.shape()
+                )),
+                Some(recipe) if dtype(recipe.element()) != Some(node.ty.dtype) => Some(format!(
+                    "{}: expected {}, found {}",
+                    node.name,
+                    node.ty.dtype,
+                    recipe.element()
+                )),
                 Some(_) => None,
             })
             .collect();
         if problems.is_empty() {
             Ok(Self { graph, weights })
         } else {
-            Err(Error::new(ErrorKind::Weights, &graph.name, format!("weights do not fit\n  {}", problems.join("\n  "))))
+            Err(Error::new(
+                ErrorKind::Weights,
+                &graph.name,
+                format!("weights do not fit\n  {}", problems.join("\n  ")),
+            ))
         }
     }
 

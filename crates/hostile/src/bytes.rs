@@ -23,7 +23,8 @@ pub(super) fn edit(path: &Path, change: impl FnOnce(&mut Vec<u8>)) -> Result<()>
 
 /// Changes the fields of a JSON file.
 pub(super) fn edit_json(path: &Path, change: impl FnOnce(&mut Map<String, Value>)) -> Result<()> {
-    let mut fields: Map<String, Value> = serde_json::from_slice(&read(path)?).with_context(|| path.display().to_string())?;
+    let mut fields: Map<String, Value> =
+        serde_json::from_slice(&read(path)?).with_context(|| path.display().to_string())?;
     change(&mut fields);
     write(path, serde_json::to_string_pretty(&fields)?)
 }
@@ -103,7 +104,10 @@ impl Weights {
 
     /// With another header.
     pub(super) fn write_with(&self, path: &Path, header: &str) -> Result<()> {
-        write(path, [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &self.data].concat())
+        write(
+            path,
+            [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &self.data].concat(),
+        )
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
@@ -112,7 +116,8 @@ impl Weights {
 
     /// With another value in a field of the last tensor, on which no other depends.
     pub(super) fn with_last(mut self, field: &str, value: &Value) -> Self {
-        if let Some((_, tensor)) = self.header.iter_mut().rfind(|(name, _)| *name != "__metadata__") {
+        if let Some((_, tensor)) = self.header.iter_mut().rfind(|(name, _)| *name != "__metadata__")
+        {
             tensor[field] = value.clone();
         }
         self
@@ -133,7 +138,10 @@ impl Weights {
     }
 
     /// Changes tensors and their values, one by one.
-    pub(super) fn tensors(&mut self, mut change: impl FnMut(&mut Value, &mut Vec<u8>) -> Result<()>) -> Result<()> {
+    pub(super) fn tensors(
+        &mut self,
+        mut change: impl FnMut(&mut Value, &mut Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
         let mut data = Vec::new();
         for (name, tensor) in &mut self.header {
             if name == "__metadata__" {

@@ -12,16 +12,23 @@ use super::bytes::{NOT_FILES, edit, edit_json, write};
 use super::good::Good;
 
 /// The clips of [`Good::Speech`].
-pub(super) const CLIPS: [&str; 7] = ["clip.wav", "clip.flac", "clip.mp3", "clip.ogg", "clip.opus", "clip.m4a", "clip.webm"];
+pub(super) const CLIPS: [&str; 7] =
+    ["clip.wav", "clip.flac", "clip.mp3", "clip.ogg", "clip.opus", "clip.m4a", "clip.webm"];
 
 /// The command that reads each of [`CLIPS`].
 const TRANSCRIBE: [(&str, &str); 7] = [
-    ("transcribe WAV", "transcribe --batch 2 --beams 1 --temperature-increment-on-fallback 0 --engine tract --model {dir} {dir}/clip.wav"),
+    (
+        "transcribe WAV",
+        "transcribe --batch 2 --beams 1 --temperature-increment-on-fallback 0 --engine tract --model {dir} {dir}/clip.wav",
+    ),
     (
         "transcribe FLAC",
         "transcribe --batch 2 --beams 1 --temperature-increment-on-fallback 0 --engine tract --model {dir} {dir}/clip.flac",
     ),
-    ("transcribe MP3", "transcribe --batch 2 --beams 1 --temperature-increment-on-fallback 0 --engine tract --model {dir} {dir}/clip.mp3"),
+    (
+        "transcribe MP3",
+        "transcribe --batch 2 --beams 1 --temperature-increment-on-fallback 0 --engine tract --model {dir} {dir}/clip.mp3",
+    ),
     (
         "transcribe Vorbis",
         "transcribe --batch 2 --beams 1 --temperature-increment-on-fallback 0 --engine tract --model {dir} {dir}/clip.ogg",
@@ -30,7 +37,10 @@ const TRANSCRIBE: [(&str, &str); 7] = [
         "transcribe Opus",
         "transcribe --batch 2 --beams 1 --temperature-increment-on-fallback 0 --engine tract --model {dir} {dir}/clip.opus",
     ),
-    ("transcribe AAC", "transcribe --batch 2 --beams 1 --temperature-increment-on-fallback 0 --engine tract --model {dir} {dir}/clip.m4a"),
+    (
+        "transcribe AAC",
+        "transcribe --batch 2 --beams 1 --temperature-increment-on-fallback 0 --engine tract --model {dir} {dir}/clip.m4a",
+    ),
     (
         "transcribe WebM",
         "transcribe --batch 2 --beams 1 --temperature-increment-on-fallback 0 --engine tract --model {dir} {dir}/clip.webm",
@@ -62,7 +72,8 @@ pub(super) enum Reader {
 }
 
 impl Reader {
-    /// The name in the table, and the arguments: `{dir}` is the changed folder, `{good}` an unchanged model.
+    /// The name in the table, and the arguments: `{dir}` is the changed folder, `{good}` an
+    /// unchanged model.
     pub(super) fn command(self) -> (&'static str, &'static str) {
         match self {
             Reader::Show => ("show", "show {dir}"),
@@ -70,16 +81,33 @@ impl Reader {
             Reader::Export => ("export", "export {dir} {out} --no-verify"),
             Reader::InPlace => ("export --in-place", "export {dir} --in-place --force"),
             Reader::Verify => ("verify", "verify {dir}"),
-            Reader::Reference => ("translate, reference", "translate --max-new-tokens 4 --engine reference --model {dir} Dogs."),
-            Reader::Tract => ("translate, tract", "translate --max-new-tokens 4 --engine tract --model {dir} Dogs."),
-            Reader::Ort => ("translate, ort", "translate --max-new-tokens 4 --engine ort --model {dir} Dogs."),
-            Reader::Input => ("translate --input", "translate --max-new-tokens 4 --engine tract --model {good} --input {dir}/text"),
+            Reader::Reference => (
+                "translate, reference",
+                "translate --max-new-tokens 4 --engine reference --model {dir} Dogs.",
+            ),
+            Reader::Tract => (
+                "translate, tract",
+                "translate --max-new-tokens 4 --engine tract --model {dir} Dogs.",
+            ),
+            Reader::Ort => {
+                ("translate, ort", "translate --max-new-tokens 4 --engine ort --model {dir} Dogs.")
+            }
+            Reader::Input => (
+                "translate --input",
+                "translate --max-new-tokens 4 --engine tract --model {good} --input {dir}/text",
+            ),
             Reader::Evaluate => ("evaluate", "evaluate --reference {dir}/text {dir}/text"),
             Reader::Embed => ("embed", "embed --engine tract --model {dir} Dogs."),
-            Reader::Generate => ("generate", "generate --max-new-tokens 4 --engine tract --model {dir} Dogs."),
+            Reader::Generate => {
+                ("generate", "generate --max-new-tokens 4 --engine tract --model {dir} Dogs.")
+            }
             Reader::Classify => ("classify", "classify --engine tract --model {dir} Dogs."),
-            Reader::ClassifyImage => ("classify IMAGE", "classify --engine tract --model {dir} {dir}/picture.png"),
-            Reader::Read => ("read", "read --max-new-tokens 4 --engine tract --model {dir} {dir}/picture.jpg"),
+            Reader::ClassifyImage => {
+                ("classify IMAGE", "classify --engine tract --model {dir} {dir}/picture.png")
+            }
+            Reader::Read => {
+                ("read", "read --max-new-tokens 4 --engine tract --model {dir} {dir}/picture.jpg")
+            }
             Reader::Transcribe(clip) => TRANSCRIBE[clip],
             Reader::Train => ("train", "train {dir}/run.toml --engine tract --out {out}"),
             Reader::Resume => ("train --resume", "train --resume --engine tract --out {dir}"),
@@ -136,7 +164,12 @@ pub(super) struct Subject {
 
 impl Subject {
     /// Cases that change `file`, which is expected to be refused by name.
-    pub(super) fn new(what: impl Into<String>, good: Good, file: &'static str, readers: &'static [Reader]) -> Self {
+    pub(super) fn new(
+        what: impl Into<String>,
+        good: Good,
+        file: &'static str,
+        readers: &'static [Reader],
+    ) -> Self {
         Self { what: what.into(), good, file, readers, expect: Expect::Refused(file) }
     }
 
@@ -154,7 +187,11 @@ impl Subject {
     }
 
     /// A case that changes the file.
-    pub(super) fn case(&self, name: impl Display, change: impl Fn(&Path) -> Result<()> + 'static) -> Case {
+    pub(super) fn case(
+        &self,
+        name: impl Display,
+        change: impl Fn(&Path) -> Result<()> + 'static,
+    ) -> Case {
         let Self { what, good, file, readers, expect } = self.clone();
         let change = Box::new(move |folder: &Path| change(&folder.join(file)));
         Case { name: format!("{what}: {name}"), good, change, readers, expect, library: None }
@@ -166,14 +203,28 @@ impl Subject {
     }
 
     /// The file ends at each of these places.
-    pub(super) fn cuts(&self, places: impl IntoIterator<Item = usize>) -> impl Iterator<Item = Case> {
-        places.into_iter().map(|place| self.case(format_args!("cut at {place}"), move |path| edit(path, |bytes| bytes.truncate(place))))
+    pub(super) fn cuts(
+        &self,
+        places: impl IntoIterator<Item = usize>,
+    ) -> impl Iterator<Item = Case> {
+        places.into_iter().map(|place| {
+            self.case(format_args!("cut at {place}"), move |path| {
+                edit(path, |bytes| bytes.truncate(place))
+            })
+        })
     }
 
     /// Each of these bytes has some bits changed.
-    pub(super) fn changes(&self, places: impl IntoIterator<Item = usize>, bits: u8) -> impl Iterator<Item = Case> {
-        let change = move |place: usize| move |path: &Path| edit(path, |bytes| bytes[place] ^= bits);
-        places.into_iter().map(move |place| self.case(format_args!("byte {place} changed"), change(place)))
+    pub(super) fn changes(
+        &self,
+        places: impl IntoIterator<Item = usize>,
+        bits: u8,
+    ) -> impl Iterator<Item = Case> {
+        let change =
+            move |place: usize| move |path: &Path| edit(path, |bytes| bytes[place] ^= bits);
+        places
+            .into_iter()
+            .map(move |place| self.case(format_args!("byte {place} changed"), change(place)))
     }
 
     /// The file has this content.
@@ -182,14 +233,20 @@ impl Subject {
     }
 
     /// A JSON file with other fields.
-    pub(super) fn json(&self, name: impl Display, change: impl Fn(&mut Map<String, Value>) + 'static) -> Case {
+    pub(super) fn json(
+        &self,
+        name: impl Display,
+        change: impl Fn(&mut Map<String, Value>) + 'static,
+    ) -> Case {
         self.case(name, move |path| edit_json(path, &change))
     }
 
     /// A JSON file with another value of a field.
     pub(super) fn field(&self, field: &'static str, value: Value) -> Case {
         let shown: String = value.to_string().chars().take(24).collect();
-        self.json(format_args!("{field} {shown}"), move |fields| drop(fields.insert(field.into(), value.clone())))
+        self.json(format_args!("{field} {shown}"), move |fields| {
+            drop(fields.insert(field.into(), value.clone()))
+        })
     }
 
     /// The file is replaced by things that are not readable files.

@@ -14,12 +14,20 @@ pub(super) use self::linux::run;
 
 /// Processes are measured on Linux only.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn run(program: &Path, _arguments: &[String], _scratch: &Path, _library: Option<&Path>) -> anyhow::Result<Ended> {
+pub(super) fn run(
+    program: &Path,
+    _arguments: &[String],
+    _scratch: &Path,
+    _library: Option<&Path>,
+) -> anyhow::Result<Ended> {
     anyhow::bail!("{}: time and memory of processes are measured on Linux only", program.display())
 }
 
 /// How a process ended.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "processes are measured on Linux only"))]
+#[cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, reason = "processes are measured on Linux only")
+)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The exit code.
@@ -74,7 +82,10 @@ impl Outcome {
     ];
 
     pub(super) fn name(self) -> &'static str {
-        Self::ALL.into_iter().find(|(outcome, _)| *outcome == self).map_or("unknown", |(_, name)| name)
+        Self::ALL
+            .into_iter()
+            .find(|(outcome, _)| *outcome == self)
+            .map_or("unknown", |(_, name)| name)
     }
 
     pub(super) fn is_failure(self) -> bool {
@@ -84,7 +95,8 @@ impl Outcome {
 
 /// The outcome of a command.
 pub(super) fn judge(ended: &Ended, expect: Expect, time: Duration, memory: u64) -> Outcome {
-    let panicked = ["panicked at", "a bug in cognate"].iter().any(|words| ended.said.contains(words));
+    let panicked =
+        ["panicked at", "a bug in cognate"].iter().any(|words| ended.said.contains(words));
     let caught = ended.said.contains("error: ") && ended.said.contains(": it panicked: ");
     let name = match expect {
         Expect::Refused(name) | Expect::Either(name) => name,
@@ -99,7 +111,9 @@ pub(super) fn judge(ended: &Ended, expect: Expect, time: Duration, memory: u64) 
         End::Exit(0) => Outcome::Accepted,
         End::Exit(101) => Outcome::Panic,
         End::Exit(_) if caught && ended.said.contains(name) => Outcome::Caught,
-        End::Exit(_) if ended.said.contains("error: ") && ended.said.contains(name) => Outcome::Refused,
+        End::Exit(_) if ended.said.contains("error: ") && ended.said.contains(name) => {
+            Outcome::Refused
+        }
         End::Exit(_) => Outcome::Nameless,
     }
 }
@@ -120,14 +134,22 @@ mod tests {
             (failed("cognate: error: a/config.json: no"), either, Outcome::Refused),
             (failed("cognate: error: no"), either, Outcome::Nameless),
             (failed("cognate: error: config.json: it panicked: no"), either, Outcome::Caught),
-            (failed("cognate: error: internal error (a bug in cognate), please report it"), either, Outcome::Panic),
+            (
+                failed("cognate: error: internal error (a bug in cognate), please report it"),
+                either,
+                Outcome::Panic,
+            ),
             (ended(End::Exit(101), ""), either, Outcome::Panic),
             (ended(End::Signal, ""), either, Outcome::Crash),
             (ended(End::Killed, ""), either, Outcome::Slow),
             (ended(End::Exit(0), ""), either, Outcome::Accepted),
             (ended(End::Exit(0), ""), Expect::Refused(""), Outcome::Swallowed),
             // Waiting counts.
-            (Ended { time: Duration::from_secs(3), ..ended(End::Exit(0), "") }, either, Outcome::Slow),
+            (
+                Ended { time: Duration::from_secs(3), ..ended(End::Exit(0), "") },
+                either,
+                Outcome::Slow,
+            ),
             (Ended { memory: 3, ..ended(End::Exit(0), "") }, either, Outcome::OverMemory),
         ] {
             assert_eq!(judge(&ended, expect, Duration::from_secs(2), 2), outcome, "{ended:?}");
@@ -138,8 +160,12 @@ mod tests {
     #[test]
     fn a_process_is_measured() {
         let scratch = tempfile::tempdir().unwrap();
-        let shell = |script: &str| run(std::path::Path::new("sh"), &["-c", script].map(Into::into), scratch.path(), None).unwrap();
-        // Long enough to be sampled: the size of a process that is smaller than this one is not known at its end.
+        let shell = |script: &str| {
+            run(std::path::Path::new("sh"), &["-c", script].map(Into::into), scratch.path(), None)
+                .unwrap()
+        };
+        // Long enough to be sampled: the size of a process that is smaller than this one is not
+        // known at its end.
         let ended = shell("echo no >&2; sleep 1; exit 1");
         assert_eq!((ended.end, ended.said.as_str()), (End::Exit(1), "no\n"));
         assert!(ended.memory > 100_000, "{ended:?}");

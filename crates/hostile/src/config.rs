@@ -8,17 +8,30 @@ use super::case::{Case, Expect, Reader, Subject};
 use super::good::{Good, Models};
 
 pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
-    let config = Subject::new("config.json", Good::Checkpoint, "config.json", &[Reader::Show, Reader::Export, Reader::Tract]);
-    let generation = Subject::new("generation_config.json", Good::Checkpoint, "generation_config.json", &[Reader::Tract]);
+    let config = Subject::new(
+        "config.json",
+        Good::Checkpoint,
+        "config.json",
+        &[Reader::Show, Reader::Export, Reader::Tract],
+    );
+    let generation = Subject::new(
+        "generation_config.json",
+        Good::Checkpoint,
+        "generation_config.json",
+        &[Reader::Tract],
+    );
     let mut cases = Vec::new();
     for (file, subject) in [("config.json", &config), ("generation_config.json", &generation)] {
         let length = read(&models.path(Good::Checkpoint).join(file))?.len();
         cases.extend(subject.cuts(spread(length, 8)));
         // Weights may not fit a changed name.
-        cases.extend(subject.expecting(Expect::Either("config.json")).changes(spread(length, 10), 0x10));
+        cases.extend(
+            subject.expecting(Expect::Either("config.json")).changes(spread(length, 10), 0x10),
+        );
         cases.extend([
             subject.content("nested 100,000 deep", nested(100_000)),
-            subject.content("a field nested 100,000 deep", format!("{{\"a\":{}}}", nested(100_000))),
+            subject
+                .content("a field nested 100,000 deep", format!("{{\"a\":{}}}", nested(100_000))),
             subject.content("not UTF-8", b"{\"model_type\": \"\xff\"}"),
             subject.content("a list", b"[]"),
             subject.content("zeros", [0; 4096]),

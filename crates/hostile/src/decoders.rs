@@ -10,13 +10,25 @@ pub(super) fn cases(_: &Models) -> Result<Vec<Case>> {
     let all = &[Reader::Generate, Reader::Show, Reader::Export];
     let given = |good, readers, name, found| {
         let what = if good == Good::Decoder { "decoder" } else { "translation model" };
-        Subject::new(what, good, "", readers).expecting(Expect::Refused(found)).case(name, |_| Ok(()))
+        Subject::new(what, good, "", readers)
+            .expecting(Expect::Refused(found))
+            .case(name, |_| Ok(()))
     };
     let decoder = Subject::new("decoder", Good::Decoder, "config.json", all);
     let mut cases = vec![
         decoder.untouched(),
-        given(Good::Decoder, &[Reader::Tract, Reader::Reference], "given to translate", "a decoder alone, which does not translate"),
-        given(Good::Decoder, &[Reader::Embed, Reader::Classify], "given to embed and classify", "decoder"),
+        given(
+            Good::Decoder,
+            &[Reader::Tract, Reader::Reference],
+            "given to translate",
+            "a decoder alone, which does not translate",
+        ),
+        given(
+            Good::Decoder,
+            &[Reader::Embed, Reader::Classify],
+            "given to embed and classify",
+            "decoder",
+        ),
         given(Good::Checkpoint, &[Reader::Generate], "given to generate", "do not continue texts"),
     ];
     let fields = [
@@ -34,10 +46,13 @@ pub(super) fn cases(_: &Models) -> Result<Vec<Case>> {
         ("architectures", json!(["GPT2ForSequenceClassification"])),
     ];
     cases.extend(fields.into_iter().map(|(field, value)| decoder.field(field, value)));
-    let halves = Subject::new("halves", Good::Halves, "config.json", &[Reader::Show, Reader::Export]);
+    let halves =
+        Subject::new("halves", Good::Halves, "config.json", &[Reader::Show, Reader::Export]);
     let within = |half: &'static str, field: &'static str, value: Value| {
         let shown: String = value.to_string().chars().take(40).collect();
-        halves.json(format!("{half}.{field} {shown}"), move |fields| fields[half][field] = value.clone())
+        halves.json(format!("{half}.{field} {shown}"), move |fields| {
+            fields[half][field] = value.clone()
+        })
     };
     cases.push(halves.untouched());
     for (field, value) in [
@@ -58,12 +73,19 @@ pub(super) fn cases(_: &Models) -> Result<Vec<Case>> {
         ("rope_scaling", json!("linear")),
         ("rope_scaling", json!({ "type": "linear", "factor": 0 })),
         ("rope_scaling", json!({ "rope_type": "longrope", "factor": 2.0 })),
-        ("rope_scaling", json!({ "rope_type": "llama3", "factor": 2.0, "low_freq_factor": 1, "high_freq_factor": 1 })),
+        (
+            "rope_scaling",
+            json!({ "rope_type": "llama3", "factor": 2.0, "low_freq_factor": 1, "high_freq_factor": 1 }),
+        ),
     ] {
         // Logits are the decoder's.
         let half = if field.starts_with("final") { "decoder" } else { "encoder" };
         cases.push(within(half, field, value));
     }
-    cases.extend([halves.field("encoder", json!(null)), halves.field("decoder", json!([])), halves.field("vocab_size", json!(0))]);
+    cases.extend([
+        halves.field("encoder", json!(null)),
+        halves.field("decoder", json!([])),
+        halves.field("vocab_size", json!(0)),
+    ]);
     Ok(cases)
 }

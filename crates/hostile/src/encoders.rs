@@ -1,4 +1,5 @@
-//! Encoders alone: their configuration and the files of sentence-transformers; and models passed to commands of another kind.
+//! Encoders alone: their configuration and the files of sentence-transformers; and models passed to
+//! commands of another kind.
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
@@ -11,16 +12,43 @@ const EMBED: &[Reader] = &[Reader::Embed];
 const CLASSIFY: &[Reader] = &[Reader::Classify];
 
 pub(super) fn cases(_: &Models) -> Result<Vec<Case>> {
-    let given =
-        |what, good, readers, name, found| Subject::new(what, good, "", readers).expecting(Expect::Refused(found)).case(name, |_| Ok(()));
-    let classifier = Subject::new("classifier", Good::Classifier, "config.json", &[Reader::Classify, Reader::Show, Reader::Export]);
+    let given = |what, good, readers, name, found| {
+        Subject::new(what, good, "", readers)
+            .expecting(Expect::Refused(found))
+            .case(name, |_| Ok(()))
+    };
+    let classifier = Subject::new(
+        "classifier",
+        Good::Classifier,
+        "config.json",
+        &[Reader::Classify, Reader::Show, Reader::Export],
+    );
     let mut cases = vec![
-        Subject::new("encoder", Good::Encoder, "", &[Reader::Embed, Reader::Show, Reader::Export]).untouched(),
+        Subject::new("encoder", Good::Encoder, "", &[Reader::Embed, Reader::Show, Reader::Export])
+            .untouched(),
         classifier.untouched(),
-        given("encoder", Good::Encoder, &[Reader::Tract, Reader::Reference], "given to translate", "an encoder alone"),
+        given(
+            "encoder",
+            Good::Encoder,
+            &[Reader::Tract, Reader::Reference],
+            "given to translate",
+            "an encoder alone",
+        ),
         given("encoder", Good::Encoder, CLASSIFY, "given to classify", "does not classify"),
-        given("translation model", Good::Checkpoint, CLASSIFY, "given to classify", "a model with a decoder"),
-        given("export of a translation model", Good::Exported, EMBED, "given to embed", "a model with a decoder"),
+        given(
+            "translation model",
+            Good::Checkpoint,
+            CLASSIFY,
+            "given to classify",
+            "a model with a decoder",
+        ),
+        given(
+            "export of a translation model",
+            Good::Exported,
+            EMBED,
+            "given to embed",
+            "a model with a decoder",
+        ),
     ];
     let fields = [
         ("num_attention_heads", json!(0)),
@@ -39,12 +67,26 @@ pub(super) fn cases(_: &Models) -> Result<Vec<Case>> {
         ("position_embedding_type", json!("relative_key")),
         ("architectures", json!(["BertForQuestionAnswering"])),
         ("architectures", json!("BertModel")),
-        ("id2label", json!((0..100_000).map(|label| (label.to_string(), "x".into())).collect::<Map<String, Value>>())),
+        (
+            "id2label",
+            json!(
+                (0..100_000)
+                    .map(|label| (label.to_string(), "x".into()))
+                    .collect::<Map<String, Value>>()
+            ),
+        ),
         ("num_labels", json!(1_u64 << 40)),
     ];
     // Labels that the weights do not have are refused by their shapes.
-    cases.extend(fields.into_iter().map(|(field, value)| classifier.expecting(Expect::Refused("")).field(field, value)));
-    let encoder = |file| Subject::new(format!("encoder, {file}"), Good::Encoder, file, EMBED).expecting(Expect::Refused(""));
+    cases.extend(
+        fields
+            .into_iter()
+            .map(|(field, value)| classifier.expecting(Expect::Refused("")).field(field, value)),
+    );
+    let encoder = |file| {
+        Subject::new(format!("encoder, {file}"), Good::Encoder, file, EMBED)
+            .expecting(Expect::Refused(""))
+    };
     let transformer = json!({ "path": "", "type": "sentence_transformers.models.Transformer" });
     for (name, file, text) in [
         ("nested 100,000 deep", "modules.json", nested(100_000)),
@@ -65,6 +107,10 @@ pub(super) fn cases(_: &Models) -> Result<Vec<Case>> {
         cases.push(encoder(file).content(name, text));
     }
     let most = json!({ "max_seq_length": u64::MAX }).to_string();
-    cases.push(encoder("sentence_bert_config.json").expecting(Expect::Either("")).content("2^64 - 1 tokens", most));
+    cases.push(
+        encoder("sentence_bert_config.json")
+            .expecting(Expect::Either(""))
+            .content("2^64 - 1 tokens", most),
+    );
     Ok(cases)
 }

@@ -1,4 +1,5 @@
-//! The good models that cases change: small models of the fixtures, with more rows, so that tokenizers fit.
+//! The good models that cases change: small models of the fixtures, with more rows, so that
+//! tokenizers fit.
 
 use fs_err as fs;
 use std::path::{Path, PathBuf};
@@ -63,10 +64,12 @@ pub(super) struct Models {
 impl Models {
     /// Makes them in `folder`.
     pub(super) fn make(workspace: &Workspace, program: &Path, folder: &Path) -> Result<Self> {
-        let folders = (0..=Good::Speech as usize).map(|index| folder.join(index.to_string())).collect();
+        let folders =
+            (0..=Good::Speech as usize).map(|index| folder.join(index.to_string())).collect();
         // Commands search for it above their own folder.
-        let has_onnxruntime =
-            program.ancestors().any(|folder| folder.join("target/onnxruntime").is_dir() || folder.join("onnxruntime").is_dir());
+        let has_onnxruntime = program.ancestors().any(|folder| {
+            folder.join("target/onnxruntime").is_dir() || folder.join("onnxruntime").is_dir()
+        });
         if !has_onnxruntime {
             println!("skipped: ONNX Runtime is not installed; run `cargo xtask onnxruntime`");
         }
@@ -75,10 +78,15 @@ impl Models {
         checkpoint(&testdata, "marian", models.path(Good::Checkpoint))?;
         write(&models.path(Good::Checkpoint).join("tokenizer.json"), tokenizer().to_string())?;
         shard(models.path(Good::Checkpoint), models.path(Good::Sharded))?;
-        let part = |name: &str| fs::read(testdata.join("tokenizers/models").join(name)).with_context(|| name.to_owned());
+        let part = |name: &str| {
+            fs::read(testdata.join("tokenizers/models").join(name)).with_context(|| name.to_owned())
+        };
         let marian = models.path(Good::Marian);
         checkpoint(&testdata, "marian", marian)?;
-        write(&marian.join("source.spm"), [part("unigram.model")?, part("nmt_nfkc.part")?].concat())?;
+        write(
+            &marian.join("source.spm"),
+            [part("unigram.model")?, part("nmt_nfkc.part")?].concat(),
+        )?;
         write(&marian.join("target.spm"), part("unigram-bytes.model")?)?;
         write(&marian.join("vocab.json"), part("marian.json")?)?;
         let bart = models.path(Good::Bart);
@@ -89,20 +97,23 @@ impl Models {
         copy_folder(&testdata.join("encoders/sentence-classes"), models.path(Good::Classifier))?;
         copy_folder(&testdata.join("decoders/text"), models.path(Good::Decoder))?;
         copy_folder(&testdata.join("golden/strange/t5gemma"), models.path(Good::Halves))?;
-        for (good, model, picture) in
-            [(Good::ImageClassifier, "encoders/image-classes", "picture.png"), (Good::ImageReader, "golden/images/trocr", "picture.jpg")]
-        {
+        for (good, model, picture) in [
+            (Good::ImageClassifier, "encoders/image-classes", "picture.png"),
+            (Good::ImageReader, "golden/images/trocr", "picture.jpg"),
+        ] {
             copy_folder(&testdata.join(model), models.path(good))?;
             let extension = Path::new(picture).extension().unwrap_or_default();
             let drawn = testdata.join("images/rgb").with_extension(extension);
-            fs::copy(&drawn, models.path(good).join(picture)).with_context(|| drawn.display().to_string())?;
+            fs::copy(&drawn, models.path(good).join(picture))
+                .with_context(|| drawn.display().to_string())?;
         }
         let speech = models.path(Good::Speech);
         for folder in ["golden/speech/whisper", "golden/speech/tokens"] {
             copy_folder(&testdata.join(folder), speech)?;
         }
         for clip in CLIPS {
-            fs::copy(testdata.join("audio").join(clip), speech.join(clip)).with_context(|| clip.to_owned())?;
+            fs::copy(testdata.join("audio").join(clip), speech.join(clip))
+                .with_context(|| clip.to_owned())?;
         }
         let (source, optimum) = (models.path(Good::Checkpoint), models.path(Good::Optimum));
         let cognate = |line: &str, good| {
@@ -116,8 +127,19 @@ impl Models {
         cognate("export {out} --in-place", Good::InPlace)?;
         text(models.path(Good::Text))?;
         let settings = models.path(Good::Text).join("run.toml");
-        let train = ["train".as_ref(), settings.as_os_str(), "--engine".as_ref(), "tract".as_ref(), "--out".as_ref()];
-        call(Command::new(program).args(train).arg(models.path(Good::Run)).stderr(std::process::Stdio::null()))?;
+        let train = [
+            "train".as_ref(),
+            settings.as_os_str(),
+            "--engine".as_ref(),
+            "tract".as_ref(),
+            "--out".as_ref(),
+        ];
+        call(
+            Command::new(program)
+                .args(train)
+                .arg(models.path(Good::Run))
+                .stderr(std::process::Stdio::null()),
+        )?;
         Ok(models)
     }
 
@@ -172,7 +194,9 @@ fn checkpoint(testdata: &Path, family: &str, folder: &Path) -> Result<()> {
 
 /// A tokenizer of letters.
 fn tokenizer() -> Value {
-    let letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,!?'".chars().map(|letter| json!([letter.to_string(), -3.0]));
+    let letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,!?'"
+        .chars()
+        .map(|letter| json!([letter.to_string(), -3.0]));
     let special = [json!(["</s>", 0.0]), json!(["<unk>", 0.0]), json!(["\u{2581}", -2.0])];
     let spaces = json!({ "type": "Metaspace", "replacement": "\u{2581}", "prepend_scheme": "always", "split": true });
     json!({
@@ -195,13 +219,17 @@ fn shard(from: &Path, to: &Path) -> Result<()> {
         weights.only(names)?.write(&to.join(&file))?;
         places.extend(names.iter().map(|name| (name.clone(), json!(file))));
     }
-    write(&to.join("model.safetensors.index.json"), json!({ "metadata": {}, "weight_map": places }).to_string())
+    write(
+        &to.join("model.safetensors.index.json"),
+        json!({ "metadata": {}, "weight_map": places }).to_string(),
+    )
 }
 
 /// A text of short lines, and the settings of a small model.
 fn text(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
-    let lines: String = (0..50).map(|line| format!("a b {} c\n", ["d", "e", "f"][line % 3])).collect();
+    let lines: String =
+        (0..50).map(|line| format!("a b {} c\n", ["d", "e", "f"][line % 3])).collect();
     for name in ["text", "a.src", "a.tgt"] {
         write(&folder.join(name), &lines)?;
     }

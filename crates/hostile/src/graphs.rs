@@ -39,35 +39,53 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
         Subject::new("in place", Good::InPlace, "", ENGINES).untouched(),
     ];
     let places = protobuf::boundaries(&bytes, 3);
-    cases.extend(refused.cuts(spread(places.len(), 24).into_iter().map(|index| places[index]).chain([bytes.len() - 1])));
+    cases.extend(refused.cuts(
+        spread(places.len(), 24).into_iter().map(|index| places[index]).chain([bytes.len() - 1]),
+    ));
     for place in spread(bytes.len(), 32) {
         for bit in [0, 6] {
             // An error about a renamed axis names the decoder.
             let flip = move |path: &Path| edit(path, |bytes| bytes[place] ^= 1 << bit);
-            cases.push(graph(Expect::Either("coder")).case(format_args!("bit {bit} of byte {place} flipped"), flip));
+            cases.push(
+                graph(Expect::Either("coder"))
+                    .case(format_args!("bit {bit} of byte {place} flipped"), flip),
+            );
         }
     }
     let listing = refused.read_by(&[Reader::Listing]);
     cases.extend(listing.either().changes(spread(bytes.len(), 12), 0x55));
     for subject in [&refused, &listing] {
         let model = |graph: Message| opset(Message::default(), 18).message(GRAPH, &graph).encode();
-        let empty = |field: u32, count: usize| Message::default().text(NODE, [field as u8 * 8 + 2, 0].repeat(count));
+        let empty = |field: u32, count: usize| {
+            Message::default().text(NODE, [field as u8 * 8 + 2, 0].repeat(count))
+        };
         cases.extend(subject.not_files(..));
         cases.extend([
             subject.content("a text", "not a model"),
             subject.content("empty", ""),
             subject.content("branches nested 4,000 deep", branches(4_000)),
             subject.content("two million empty attributes", model(empty(5, 2_000_000))),
-            subject.content("two million empty nodes", opset(Message::default(), 18).text(GRAPH, [0x0a, 0].repeat(2_000_000)).encode()),
+            subject.content(
+                "two million empty nodes",
+                opset(Message::default(), 18).text(GRAPH, [0x0a, 0].repeat(2_000_000)).encode(),
+            ),
             subject.content("four million names of outputs", model(empty(2, 4_000_000))),
         ]);
     }
     cases.push(refused.content("branches nested 40 deep", branches(40)));
-    cases.push(
-        graph(Expect::Refused("coder"))
-            .case("the decoder in its place", |path| Ok(fs::copy(path.with_file_name("decoder.onnx"), path).map(drop)?)),
-    );
-    for family in [model_cases, tensor_cases, location_cases, name_cases, amount_cases, node_cases, weights_cases, optimum_cases] {
+    cases.push(graph(Expect::Refused("coder")).case("the decoder in its place", |path| {
+        Ok(fs::copy(path.with_file_name("decoder.onnx"), path).map(drop)?)
+    }));
+    for family in [
+        model_cases,
+        tensor_cases,
+        location_cases,
+        name_cases,
+        amount_cases,
+        node_cases,
+        weights_cases,
+        optimum_cases,
+    ] {
         cases.extend(family());
     }
     Ok(cases)
@@ -78,7 +96,11 @@ fn graph(expect: Expect) -> Subject {
 }
 
 /// A case that changes the graph's message.
-fn graph_case(name: impl std::fmt::Display, expect: Expect, change: impl Fn(Message) -> Message + 'static) -> Case {
+fn graph_case(
+    name: impl std::fmt::Display,
+    expect: Expect,
+    change: impl Fn(Message) -> Message + 'static,
+) -> Case {
     graph(expect).case(name, move |path| change_graph(path, &change))
 }
 
@@ -117,7 +139,9 @@ fn first(mut graph: Message, node: Message) -> Message {
 fn branches(depth: usize) -> Vec<u8> {
     let graph = (0..depth).fold(Message::default().text(2, "innermost"), |inner, _| {
         let branch = attribute("then_branch", 5).message(6, &inner);
-        Message::default().message(NODE, &node("If", &["c"], &["y"]).message(5, &branch)).text(2, "outer")
+        Message::default()
+            .message(NODE, &node("If", &["c"], &["y"]).message(5, &branch))
+            .text(2, "outer")
     });
     opset(Message::default(), 18).message(GRAPH, &graph).encode()
 }
@@ -126,8 +150,12 @@ fn model_cases() -> Vec<Case> {
     let changes: [(&str, Expect, Change); 10] = [
         ("version 0 of the operators", REFUSED, |model| opset(model.without(8).without(1), 0)),
         ("version -1 of the operators", REFUSED, |model| opset(model.without(8).without(1), -1)),
-        ("version a billion of the operators", REFUSED, |model| opset(model.without(8).without(1), 1_000_000_000)),
-        ("version 2^63 of the operators", REFUSED, |model| opset(model.without(8).without(1), i64::MIN)),
+        ("version a billion of the operators", REFUSED, |model| {
+            opset(model.without(8).without(1), 1_000_000_000)
+        }),
+        ("version 2^63 of the operators", REFUSED, |model| {
+            opset(model.without(8).without(1), i64::MIN)
+        }),
         ("version 1 of the operators", EITHER, |model| opset(model.without(8).without(1), 1)),
         ("no version of the operators", REFUSED, |model| model.without(8)),
         ("two versions of the operators", REFUSED, |model| opset(model.without(1), 11)),
@@ -138,24 +166,38 @@ fn model_cases() -> Vec<Case> {
         }),
         ("a function that calls itself", REFUSED, |model| {
             let node = node("F", &[], &["y"]).text(7, "own");
-            model.message(25, &Message::default().text(1, "F").text(5, "y").message(7, &node).text(10, "own"))
+            model.message(
+                25,
+                &Message::default().text(1, "F").text(5, "y").message(7, &node).text(10, "own"),
+            )
         }),
     ];
     let case = |(name, expect, change): (&str, Expect, Change)| {
-        graph(expect).case(name, move |path| write(path, change(Message::parse(&read(path)?)?).encode()))
+        graph(expect)
+            .case(name, move |path| write(path, change(Message::parse(&read(path)?)?).encode()))
     };
-    changes.into_iter().chain([("no graph", REFUSED, (|model| model.without(GRAPH)) as Change)]).map(case).collect()
+    changes
+        .into_iter()
+        .chain([("no graph", REFUSED, (|model| model.without(GRAPH)) as Change)])
+        .map(case)
+        .collect()
 }
 
 /// A tensor's name, type and shape.
 fn tensor(name: &str, dims: &[i64], data_type: i64) -> Message {
-    dims.iter().fold(Message::default(), |tensor, &size| tensor.number(1, size)).number(2, data_type).text(8, name)
+    dims.iter()
+        .fold(Message::default(), |tensor, &size| tensor.number(1, size))
+        .number(2, data_type)
+        .text(8, name)
 }
 
 /// A tensor whose values are in another file.
 fn external(dims: &[i64], data_type: i64, entries: &[(&str, &str)]) -> Message {
     let entry = |(key, value): &(&str, &str)| Message::default().text(1, key).text(2, value);
-    entries.iter().fold(tensor("evil", dims, data_type), |tensor, pair| tensor.message(13, &entry(pair))).number(14, 1)
+    entries
+        .iter()
+        .fold(tensor("evil", dims, data_type), |tensor, pair| tensor.message(13, &entry(pair)))
+        .number(14, 1)
 }
 
 /// A tensor with its values inside.
@@ -193,10 +235,15 @@ fn tensor_cases() -> Vec<Case> {
         ("another shape than its bytes", &[3]),
     ];
     for (name, dims) in shapes {
-        let outside = external(dims, FLOAT, &[("location", WEIGHTS), ("offset", "0"), ("length", "16")]);
-        cases.push(graph_case(format_args!("weights with {name}"), REFUSED, move |graph| with_initializer(graph, &outside)));
+        let outside =
+            external(dims, FLOAT, &[("location", WEIGHTS), ("offset", "0"), ("length", "16")]);
+        cases.push(graph_case(format_args!("weights with {name}"), REFUSED, move |graph| {
+            with_initializer(graph, &outside)
+        }));
         let inside = inside("evil", dims, FLOAT, &[0; 16]);
-        cases.push(graph_case(format_args!("a constant with {name}"), REFUSED, move |graph| with_initializer(graph, &inside)));
+        cases.push(graph_case(format_args!("a constant with {name}"), REFUSED, move |graph| {
+            with_initializer(graph, &inside)
+        }));
     }
     let one = || inside("evil", &[1], FLOAT, &[0; 4]);
     let mut few = tensor("evil", &[1000], FLOAT);
@@ -213,20 +260,31 @@ fn tensor_cases() -> Vec<Case> {
         ("of infinity", EITHER, constant(f32::INFINITY)),
     ];
     for (name, expect, tensor) in tensors {
-        cases.push(graph_case(format_args!("a constant {name}"), expect, move |graph| with_initializer(graph, &tensor)));
+        cases.push(graph_case(format_args!("a constant {name}"), expect, move |graph| {
+            with_initializer(graph, &tensor)
+        }));
     }
     for data_type in [0, 8, 99, -1, i64::MAX] {
         let tensor = inside("evil", &[1], data_type, &[0; 4]);
-        cases.push(graph_case(format_args!("a constant of the type {data_type}"), REFUSED, move |graph| with_initializer(graph, &tensor)));
+        cases.push(graph_case(
+            format_args!("a constant of the type {data_type}"),
+            REFUSED,
+            move |graph| with_initializer(graph, &tensor),
+        ));
     }
     let shape = Message::default().message(1, &Message::default().number(1, -7));
-    let negative = Message::default().message(1, &Message::default().number(1, INT64).message(2, &shape));
+    let negative =
+        Message::default().message(1, &Message::default().number(1, INT64).message(2, &shape));
     let sequence = Message::default().message(4, &Message::default());
-    for (name, ty) in [("an input with a negative size", negative), ("an input that is not a tensor", sequence)] {
+    for (name, ty) in
+        [("an input with a negative size", negative), ("an input that is not a tensor", sequence)]
+    {
         let input = Message::default().text(1, "evil").message(2, &ty);
         cases.push(graph_case(name, REFUSED, move |graph| graph.message(INPUT, &input)));
     }
-    cases.push(graph_case("a sparse initializer", REFUSED, |graph| graph.message(15, &sparse("evil"))));
+    cases.push(graph_case("a sparse initializer", REFUSED, |graph| {
+        graph.message(15, &sparse("evil"))
+    }));
     cases
 }
 
@@ -276,19 +334,32 @@ fn location_cases() -> Vec<Case> {
     for (name, location, prepare) in locations {
         cases.push(folder.case(format_args!("a location {name}"), move |folder| {
             prepare(folder)?;
-            let tensor = external(&[4], FLOAT, &[("location", location), ("offset", "0"), ("length", "16")]);
+            let tensor =
+                external(&[4], FLOAT, &[("location", location), ("offset", "0"), ("length", "16")]);
             change_graph(&folder.join(FILE), |graph| with_initializer(graph, &tensor))
         }));
     }
     let entries: [(&str, &[(&str, &str)]); 12] = [
         ("behind the file", &[("location", WEIGHTS), ("offset", "100000000"), ("length", "16")]),
-        ("half behind the file", &[("location", WEIGHTS), ("offset", "251000"), ("length", "1000000")]),
-        ("whose end overflows", &[("location", WEIGHTS), ("offset", "18446744073709551612"), ("length", "16")]),
-        ("beyond 64 bits", &[("location", WEIGHTS), ("offset", "99999999999999999999999"), ("length", "16")]),
+        (
+            "half behind the file",
+            &[("location", WEIGHTS), ("offset", "251000"), ("length", "1000000")],
+        ),
+        (
+            "whose end overflows",
+            &[("location", WEIGHTS), ("offset", "18446744073709551612"), ("length", "16")],
+        ),
+        (
+            "beyond 64 bits",
+            &[("location", WEIGHTS), ("offset", "99999999999999999999999"), ("length", "16")],
+        ),
         ("that is negative", &[("location", WEIGHTS), ("offset", "-16"), ("length", "16")]),
         ("that is not a number", &[("location", WEIGHTS), ("offset", "0x10"), ("length", "16")]),
         ("of a negative length", &[("location", WEIGHTS), ("offset", "0"), ("length", "-16")]),
-        ("of a length of 10 GB", &[("location", WEIGHTS), ("offset", "0"), ("length", "10000000000")]),
+        (
+            "of a length of 10 GB",
+            &[("location", WEIGHTS), ("offset", "0"), ("length", "10000000000")],
+        ),
         ("of no length", &[("location", WEIGHTS), ("offset", "0"), ("length", "")]),
         ("in two files", &[("location", WEIGHTS), ("location", "config.json"), ("length", "16")]),
         ("twice", &[("location", WEIGHTS), ("offset", "0"), ("offset", "16"), ("length", "16")]),
@@ -296,14 +367,19 @@ fn location_cases() -> Vec<Case> {
     ];
     for (name, entries) in entries {
         let tensor = external(&[4], FLOAT, entries);
-        cases.push(graph_case(format_args!("a place {name}"), REFUSED, move |graph| with_initializer(graph, &tensor)));
+        cases.push(graph_case(format_args!("a place {name}"), REFUSED, move |graph| {
+            with_initializer(graph, &tensor)
+        }));
     }
     cases.push(graph_case("a place that is not declared", REFUSED, |graph| {
         with_initializer(graph, &external(&[4], FLOAT, &[("location", "../secret")]).without(14))
     }));
     cases.push(graph_case("a place in an attribute", REFUSED, |graph| {
         let tensor = external(&[4], FLOAT, &[("location", "../secret"), ("length", "16")]);
-        with_node(graph, node("Constant", &[], &["made"]).message(5, &attribute("value", 4).message(5, &tensor)))
+        with_node(
+            graph,
+            node("Constant", &[], &["made"]).message(5, &attribute("value", 4).message(5, &tensor)),
+        )
     }));
     cases
 }
@@ -311,34 +387,60 @@ fn location_cases() -> Vec<Case> {
 fn name_cases() -> Vec<Case> {
     let changes: [(&str, Expect, Change); 17] = [
         ("two initializers of one name", REFUSED, |graph| {
-            graph.message(INITIALIZER, &inside("evil", &[1], FLOAT, &[0; 4])).message(INITIALIZER, &inside("evil", &[1], FLOAT, &[1; 4]))
+            graph
+                .message(INITIALIZER, &inside("evil", &[1], FLOAT, &[0; 4]))
+                .message(INITIALIZER, &inside("evil", &[1], FLOAT, &[1; 4]))
         }),
-        ("two inputs of one name", REFUSED, |graph| graph.message(INPUT, &value("input_ids", INT64))),
+        ("two inputs of one name", REFUSED, |graph| {
+            graph.message(INPUT, &value("input_ids", INT64))
+        }),
         ("two nodes with one output", REFUSED, |graph| {
-            graph.message(NODE, &node("Identity", &["input_ids"], &["a"])).message(NODE, &node("Identity", &["input_ids"], &["a"]))
+            graph
+                .message(NODE, &node("Identity", &["input_ids"], &["a"]))
+                .message(NODE, &node("Identity", &["input_ids"], &["a"]))
         }),
-        ("a node whose output is an input", REFUSED, |graph| graph.message(NODE, &node("Identity", &["attention_mask"], &["input_ids"]))),
-        ("a node that reads itself", REFUSED, |graph| graph.message(NODE, &node("Identity", &["a"], &["a"]))),
+        ("a node whose output is an input", REFUSED, |graph| {
+            graph.message(NODE, &node("Identity", &["attention_mask"], &["input_ids"]))
+        }),
+        ("a node that reads itself", REFUSED, |graph| {
+            graph.message(NODE, &node("Identity", &["a"], &["a"]))
+        }),
         ("two nodes that read each other", REFUSED, |graph| {
-            graph.message(NODE, &node("Identity", &["b"], &["a"])).message(NODE, &node("Identity", &["a"], &["b"]))
+            graph
+                .message(NODE, &node("Identity", &["b"], &["a"]))
+                .message(NODE, &node("Identity", &["a"], &["b"]))
         }),
-        ("a node that reads a missing value", REFUSED, |graph| graph.message(NODE, &node("Identity", &["nothing"], &["a"]))),
+        ("a node that reads a missing value", REFUSED, |graph| {
+            graph.message(NODE, &node("Identity", &["nothing"], &["a"]))
+        }),
         ("a missing output", REFUSED, |graph| graph.message(OUTPUT, &value("nothing", FLOAT))),
         ("no nodes", REFUSED, |graph| graph.without(NODE)),
         ("no inputs", REFUSED, |graph| graph.without(INPUT)),
         ("no outputs", Expect::Refused("coder"), |graph| graph.without(OUTPUT)),
         ("no constants", REFUSED, |graph| graph.without(INITIALIZER)),
         ("a name that is not UTF-8", REFUSED, |graph| {
-            graph.message(NODE, &Message::default().text(1, "input_ids").text(2, b"\xff\xfe").text(4, "Identity"))
+            graph.message(
+                NODE,
+                &Message::default().text(1, "input_ids").text(2, b"\xff\xfe").text(4, "Identity"),
+            )
         }),
         ("a name with a zero in it", EITHER, |graph| {
-            graph.message(NODE, &node("Identity", &["input_ids"], &["a\0b"])).message(OUTPUT, &value("a\0b", INT64))
+            graph
+                .message(NODE, &node("Identity", &["input_ids"], &["a\0b"]))
+                .message(OUTPUT, &value("a\0b", INT64))
         }),
-        ("a name of 1 MB", EITHER, |graph| graph.message(NODE, &node("Identity", &["input_ids"], &[&"a".repeat(1 << 20)]))),
-        ("a constant without a name", REFUSED, |graph| graph.message(INITIALIZER, &inside("", &[1], FLOAT, &[0; 4]))),
+        ("a name of 1 MB", EITHER, |graph| {
+            graph.message(NODE, &node("Identity", &["input_ids"], &[&"a".repeat(1 << 20)]))
+        }),
+        ("a constant without a name", REFUSED, |graph| {
+            graph.message(INITIALIZER, &inside("", &[1], FLOAT, &[0; 4]))
+        }),
         ("a duplicate attribute", REFUSED, |graph| {
             let axis = attribute("axis", 2).number(3, 0);
-            with_node(graph, node("Softmax", &["input_ids"], &["made"]).message(5, &axis).message(5, &axis))
+            with_node(
+                graph,
+                node("Softmax", &["input_ids"], &["made"]).message(5, &axis).message(5, &axis),
+            )
         }),
     ];
     changes.into_iter().map(|(name, expect, change)| graph_case(name, expect, change)).collect()
@@ -346,7 +448,8 @@ fn name_cases() -> Vec<Case> {
 
 /// Small files that request large amounts.
 fn amount_cases() -> Vec<Case> {
-    let numbers = |values: &[i64]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+    let numbers =
+        |values: &[i64]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
     // An operator and its constant inputs.
     let operators: [(&str, &str, &[&[i64]]); 8] = [
         ("a tensor of 2^40 zeros", "ConstantOfShape", &[&[1 << 20, 1 << 20]]),
@@ -368,31 +471,57 @@ fn amount_cases() -> Vec<Case> {
                 let dims = if is_number { vec![] } else { vec![values.len() as i64] };
                 graph = graph.message(INITIALIZER, &inside(name, &dims, INT64, &numbers(values)));
             }
-            with_node(graph, node(operator, &names.iter().map(String::as_str).collect::<Vec<_>>(), &["made"]))
+            with_node(
+                graph,
+                node(operator, &names.iter().map(String::as_str).collect::<Vec<_>>(), &["made"]),
+            )
         }));
     }
-    cases.push(graph_case("a tensor of 2^40 zeros whose shape is computed", REFUSED, move |graph| {
-        let graph = graph.message(INITIALIZER, &inside("evil", &[1], INT64, &numbers(&[1 << 20])));
-        let graph = with_node(graph, node("ConstantOfShape", &["square"], &["made"]));
-        first(graph, node("Mul", &["evil", "evil"], &["square"]))
-    }));
-    cases.push(graph(REFUSED).case("a tensor of 2^40 zeros whose shape is in the weights", move |path| {
-        write(&path.with_file_name("shape.data"), numbers(&[1 << 20, 1 << 20]))?;
-        let tensor = external(&[2], INT64, &[("location", "shape.data"), ("length", "16")]);
-        change_graph(path, |graph| with_node(graph.message(INITIALIZER, &tensor), node("ConstantOfShape", &["evil"], &["made"])))
-    }));
+    cases.push(graph_case(
+        "a tensor of 2^40 zeros whose shape is computed",
+        REFUSED,
+        move |graph| {
+            let graph =
+                graph.message(INITIALIZER, &inside("evil", &[1], INT64, &numbers(&[1 << 20])));
+            let graph = with_node(graph, node("ConstantOfShape", &["square"], &["made"]));
+            first(graph, node("Mul", &["evil", "evil"], &["square"]))
+        },
+    ));
+    cases.push(graph(REFUSED).case(
+        "a tensor of 2^40 zeros whose shape is in the weights",
+        move |path| {
+            write(&path.with_file_name("shape.data"), numbers(&[1 << 20, 1 << 20]))?;
+            let tensor = external(&[2], INT64, &[("location", "shape.data"), ("length", "16")]);
+            change_graph(path, |graph| {
+                with_node(
+                    graph.message(INITIALIZER, &tensor),
+                    node("ConstantOfShape", &["evil"], &["made"]),
+                )
+            })
+        },
+    ));
     cases.push(graph_case("2^40 random numbers", REFUSED, |graph| {
         let shape = attribute("shape", 7).number(8, 1 << 20).number(8, 1 << 20);
         with_node(graph, node("RandomNormal", &[], &["made"]).message(5, &shape))
     }));
     cases.push(graph_case("a loop without end", REFUSED, |graph| {
-        let body = Message::default().message(NODE, &node("Identity", &["on"], &["still"])).text(2, "body");
-        let body = body.message(INPUT, &value("round", INT64)).message(INPUT, &value("on", 9)).message(OUTPUT, &value("still", 9));
-        let endless = node("Loop", &["", "true"], &["made"]).message(5, &attribute("body", 5).message(6, &body));
+        let body = Message::default()
+            .message(NODE, &node("Identity", &["on"], &["still"]))
+            .text(2, "body");
+        let body = body
+            .message(INPUT, &value("round", INT64))
+            .message(INPUT, &value("on", 9))
+            .message(OUTPUT, &value("still", 9));
+        let endless = node("Loop", &["", "true"], &["made"])
+            .message(5, &attribute("body", 5).message(6, &body));
         with_node(graph.message(INITIALIZER, &inside("true", &[], 9, &[1])), endless)
     }));
     cases.push(graph_case("a sparse constant", REFUSED, |graph| {
-        with_node(graph, node("Constant", &[], &["made"]).message(5, &attribute("sparse_value", 11).message(22, &sparse(""))))
+        with_node(
+            graph,
+            node("Constant", &[], &["made"])
+                .message(5, &attribute("sparse_value", 11).message(22, &sparse(""))),
+        )
     }));
     cases
 }
@@ -400,8 +529,12 @@ fn amount_cases() -> Vec<Case> {
 /// Nodes with inconsistent parts.
 fn node_cases() -> Vec<Case> {
     let made = |operator: &str, inputs: &[&str]| node(operator, inputs, &["made"]);
-    let ids = |operator: &str, attribute: Message| node(operator, &["input_ids"], &["made"]).message(5, &attribute);
-    let integers = |name: &str, values: &[i64]| values.iter().fold(attribute(name, 7), |attribute, value| attribute.number(8, *value));
+    let ids = |operator: &str, attribute: Message| {
+        node(operator, &["input_ids"], &["made"]).message(5, &attribute)
+    };
+    let integers = |name: &str, values: &[i64]| {
+        values.iter().fold(attribute(name, 7), |attribute, value| attribute.number(8, *value))
+    };
     let nodes = [
         ("an unknown operator", made("NoSuchOperator", &["input_ids"])),
         ("an operator without a name", made("", &["input_ids"])),
@@ -423,8 +556,12 @@ fn node_cases() -> Vec<Case> {
     ];
     let case = |(name, node): (&str, Message)| {
         graph_case(name, EITHER, move |graph| {
-            let graph = graph.message(INITIALIZER, &inside("evil", &[1], INT64, &7_i64.to_le_bytes()));
-            with_node(graph.message(INITIALIZER, &inside("zero", &[1], INT64, &[0; 8])), node.clone())
+            let graph =
+                graph.message(INITIALIZER, &inside("evil", &[1], INT64, &7_i64.to_le_bytes()));
+            with_node(
+                graph.message(INITIALIZER, &inside("zero", &[1], INT64, &[0; 8])),
+                node.clone(),
+            )
         })
     };
     nodes.into_iter().map(case).collect()
@@ -445,33 +582,50 @@ fn weights_cases() -> Vec<Case> {
     ];
     cases.extend(file.not_files(1..));
     let engines = file.read_by(ENGINES);
+    cases.push(engines.expecting(EITHER).case("a hole of 10 GB behind it", |path| {
+        Ok(fs::File::options().write(true).open(path)?.set_len(10_000_000_000)?)
+    }));
     cases.push(
         engines
-            .expecting(EITHER)
-            .case("a hole of 10 GB behind it", |path| Ok(fs::File::options().write(true).open(path)?.set_len(10_000_000_000)?)),
+            .expecting(Expect::Either(""))
+            .case("NaN everywhere", |path| edit(path, |bytes| bytes.fill(0xff))),
     );
-    cases.push(engines.expecting(Expect::Either("")).case("NaN everywhere", |path| edit(path, |bytes| bytes.fill(0xff))));
     // `verify` reports different numbers; that is not an error.
-    let config = Subject::new("graph: config.json", Good::Exported, "config.json", ENGINES).expecting(Expect::Either("coder"));
-    let fields = [("vocab_size", 700), ("vocab_size", 60), ("d_model", 64), ("decoder_layers", 3), ("decoder_attention_heads", 2)];
+    let config = Subject::new("graph: config.json", Good::Exported, "config.json", ENGINES)
+        .expecting(Expect::Either("coder"));
+    let fields = [
+        ("vocab_size", 700),
+        ("vocab_size", 60),
+        ("d_model", 64),
+        ("decoder_layers", 3),
+        ("decoder_attention_heads", 2),
+    ];
     cases.extend(fields.map(|(field, value)| config.field(field, value.into())));
     cases
 }
 
 fn optimum_cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    for (path, name) in [("onnx/encoder_model.onnx", "encoder_model.onnx"), ("onnx/decoder_model_merged.onnx", "decoder_model_merged.onnx")]
-    {
-        let file = Subject::new(format!("optimum, {name}"), Good::Optimum, path, &[Reader::Ort]).expecting(Expect::Refused(name));
+    for (path, name) in [
+        ("onnx/encoder_model.onnx", "encoder_model.onnx"),
+        ("onnx/decoder_model_merged.onnx", "decoder_model_merged.onnx"),
+    ] {
+        let file = Subject::new(format!("optimum, {name}"), Good::Optimum, path, &[Reader::Ort])
+            .expecting(Expect::Refused(name));
         cases.extend([
             file.case("cut", |path| edit(path, |bytes| bytes.truncate(bytes.len() / 2))),
-            file.case("missing weights", |path| Ok(fs::remove_file(format!("{}_data", path.display()))?)),
+            file.case("missing weights", |path| {
+                Ok(fs::remove_file(format!("{}_data", path.display()))?)
+            }),
             file.case("a pipe", pipe),
             file.case("a location that leaves the folder", |path| {
-                let tensor = external(&[4], FLOAT, &[("location", "../config.json"), ("length", "16")]);
+                let tensor =
+                    external(&[4], FLOAT, &[("location", "../config.json"), ("length", "16")]);
                 change_graph(path, |graph| with_initializer(graph, &tensor))
             }),
-            file.case("a cycle", |path| change_graph(path, |graph| graph.message(NODE, &node("Identity", &["a"], &["a"])))),
+            file.case("a cycle", |path| {
+                change_graph(path, |graph| graph.message(NODE, &node("Identity", &["a"], &["a"])))
+            }),
         ]);
     }
     cases

@@ -10,16 +10,26 @@ use super::good::{Good, Models};
 const CLASSIFY: &[Reader] = &[Reader::ClassifyImage];
 const READ: &[Reader] = &[Reader::Read];
 
-/// The header of a PNG of a size, with 8 bits of red, green and blue; its checksum is right for 100,000 x 100,000 pixels.
-const BOMB: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\x01\x86\xa0\0\x01\x86\xa0\x08\x02\0\0\0\x27\x30\x9c\x9f";
+/// The header of a PNG of a size, with 8 bits of red, green and blue; its checksum is right for
+/// 100,000 x 100,000 pixels.
+const BOMB: &[u8] =
+    b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\x01\x86\xa0\0\x01\x86\xa0\x08\x02\0\0\0\x27\x30\x9c\x9f";
 
 pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
     let (classifier, reader) = (models.path(Good::ImageClassifier), models.path(Good::ImageReader));
-    let length = |folder: &std::path::Path, file: &str| std::fs::metadata(folder.join(file)).map_or(0, |data| data.len() as usize);
+    let length = |folder: &std::path::Path, file: &str| {
+        std::fs::metadata(folder.join(file)).map_or(0, |data| data.len() as usize)
+    };
     let all = &[Reader::ClassifyImage, Reader::Show, Reader::Export];
     let mut cases = vec![
         Subject::new("image classifier", Good::ImageClassifier, "", all).untouched(),
-        Subject::new("image reader", Good::ImageReader, "", &[Reader::Read, Reader::Show, Reader::Export]).untouched(),
+        Subject::new(
+            "image reader",
+            Good::ImageReader,
+            "",
+            &[Reader::Read, Reader::Show, Reader::Export],
+        )
+        .untouched(),
     ];
     let given = |what, good, readers, name, found| {
         let change = |folder: &std::path::Path| write(&folder.join("picture.png"), BOMB);
@@ -27,14 +37,33 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
     };
     cases.extend([
         given("classifier", Good::Classifier, CLASSIFY, "given a picture", "is a picture"),
-        given("image classifier", Good::ImageClassifier, &[Reader::Classify], "given text", "Dogs."),
-        given("image classifier", Good::ImageClassifier, &[Reader::Embed], "given to embed", "reads images"),
-        given("image reader", Good::ImageReader, &[Reader::Tract, Reader::Reference], "given to translate", "reads images"),
+        given(
+            "image classifier",
+            Good::ImageClassifier,
+            &[Reader::Classify],
+            "given text",
+            "Dogs.",
+        ),
+        given(
+            "image classifier",
+            Good::ImageClassifier,
+            &[Reader::Embed],
+            "given to embed",
+            "reads images",
+        ),
+        given(
+            "image reader",
+            Good::ImageReader,
+            &[Reader::Tract, Reader::Reference],
+            "given to translate",
+            "reads images",
+        ),
         given("translation model", Good::Checkpoint, READ, "given to read", "does not read images"),
     ]);
-    for (good, file, readers, folder) in
-        [(Good::ImageClassifier, "picture.png", CLASSIFY, classifier), (Good::ImageReader, "picture.jpg", READ, reader)]
-    {
+    for (good, file, readers, folder) in [
+        (Good::ImageClassifier, "picture.png", CLASSIFY, classifier),
+        (Good::ImageReader, "picture.jpg", READ, reader),
+    ] {
         let picture = Subject::new(file, good, file, readers);
         cases.extend(picture.cuts(spread(length(folder, file), 8)));
         cases.extend(picture.either().changes(spread(length(folder, file), 16), 0x55));
@@ -45,7 +74,12 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
             picture.content("another format", "GIF89a"),
         ]);
     }
-    let settings = Subject::new("image processor", Good::ImageClassifier, "preprocessor_config.json", CLASSIFY);
+    let settings = Subject::new(
+        "image processor",
+        Good::ImageClassifier,
+        "preprocessor_config.json",
+        CLASSIFY,
+    );
     cases.push(settings.case("missing", |path| Ok(std::fs::remove_file(path)?)));
     cases.push(settings.content("nested 100,000 deep", nested(100_000)));
     cases.extend(
@@ -64,7 +98,8 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
         .into_iter()
         .map(|(field, value)| settings.field(field, value)),
     );
-    let config = Subject::new("image classifier", Good::ImageClassifier, "config.json", all).expecting(Expect::Refused(""));
+    let config = Subject::new("image classifier", Good::ImageClassifier, "config.json", all)
+        .expecting(Expect::Refused(""));
     let fields = [
         ("image_size", json!(0)),
         ("image_size", json!(1_u64 << 40)),
@@ -77,7 +112,8 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
         ("architectures", json!(["ViTForMaskedImageModeling"])),
     ];
     cases.extend(fields.into_iter().map(|(field, value)| config.field(field, value)));
-    let pair = Subject::new("image reader", Good::ImageReader, "config.json", READ).expecting(Expect::Refused(""));
+    let pair = Subject::new("image reader", Good::ImageReader, "config.json", READ)
+        .expecting(Expect::Refused(""));
     let within = |half: &'static str, field: &'static str, value: Value| {
         let name = format!("{half}.{field} {value}");
         pair.json(name, move |fields| fields[half][field] = value.clone())

@@ -1,7 +1,9 @@
-//! `cargo xtask hostile --kills N`: exports, translations and training runs that are killed at random moments.
+//! `cargo xtask hostile --kills N`: exports, translations and training runs that are killed at
+//! random moments.
 //!
-//! The output is complete afterwards, or what it was before, and the next command with the same output leaves nothing else beside it.
-//! A training run is resumed from its last state, and gives the losses, weights and state of a run without interruption, bit for bit.
+//! The output is complete afterwards, or what it was before, and the next command with the same
+//! output leaves nothing else beside it. A training run is resumed from its last state, and gives
+//! the losses, weights and state of a run without interruption, bit for bit.
 
 use fs_err as fs;
 use std::collections::BTreeMap;
@@ -34,15 +36,21 @@ pub(super) fn run(program: &Path, models: &Models, folder: &Path, count: u32) ->
         for number in 0..n_kills {
             let place = folder.join(format!("kill-{index}-{number}"));
             fs::create_dir_all(&place)?;
-            let (is_whole, n) = kind.kill(program, &place, moments.next()).with_context(|| format!("{}, kill {number}", kind.name))?;
+            let (is_whole, n) = kind
+                .kill(program, &place, moments.next())
+                .with_context(|| format!("{}, kill {number}", kind.name))?;
             n_whole += usize::from(is_whole);
             n_left += n;
             fs::remove_dir_all(&place)?;
         }
-        let numbers = [n_kills, n_whole, n_kills - n_whole, n_left, 0].map(|number| number.to_string());
+        let numbers =
+            [n_kills, n_whole, n_kills - n_whole, n_left, 0].map(|number| number.to_string());
         rows.push(std::iter::once(kind.name.clone()).chain(numbers).collect::<Vec<_>>());
     }
-    println!("{}", table(&["killed", "times", "whole", "as before", "left over", "after the next"], &rows));
+    println!(
+        "{}",
+        table(&["killed", "times", "whole", "as before", "left over", "after the next"], &rows)
+    );
     Ok(())
 }
 
@@ -77,7 +85,14 @@ fn kinds(program: &Path, models: &Models, folder: &Path) -> Result<Vec<Kind>> {
     let former_text = folder.join("former.txt");
     write(&former_text, "the content before\n")?;
     let (former_export, model) = (folder.join("former-export"), models.path(Good::Checkpoint));
-    call(Command::new(program).arg("export").arg(model).arg(&former_export).args(["--no-verify", "--attentions"]).stdout(Stdio::null()))?;
+    call(
+        Command::new(program)
+            .arg("export")
+            .arg(model)
+            .arg(&former_export)
+            .args(["--no-verify", "--attentions"])
+            .stdout(Stdio::null()),
+    )?;
     let text = folder.join("long.txt");
     write(&text, "A dog.\nThe cat sat.\n".repeat(100))?;
     let export = "export {model} {out} --no-verify --force";
@@ -88,16 +103,25 @@ fn kinds(program: &Path, models: &Models, folder: &Path) -> Result<Vec<Kind>> {
         Kind { former: Some(former_export), ..kind("export over another", export, checkpoint()) },
         Kind {
             former: Some(former_text),
-            ..kind("translation", translate, vec![("{model}", models.path(Good::Exported).to_owned()), ("{text}", text)])
+            ..kind(
+                "translation",
+                translate,
+                vec![("{model}", models.path(Good::Exported).to_owned()), ("{text}", text)],
+            )
         },
     ];
-    for engine in ["tract", "ort"].into_iter().filter(|engine| *engine == "tract" || models.has_onnxruntime) {
+    for engine in
+        ["tract", "ort"].into_iter().filter(|engine| *engine == "tract" || models.has_onnxruntime)
+    {
         let data = folder.join(format!("training-{engine}"));
         copy_folder(models.path(Good::Text), &data)?;
         let settings = data.join("run.toml");
         let lines = String::from_utf8(read(&settings)?)?;
-        let others: Vec<&str> = lines.lines().filter(|line| !line.starts_with("schedule.")).collect();
-        let schedule = format!("schedule.max_updates = {UPDATES}\nschedule.validate_every = {STATE_EVERY}\nschedule.log_every = 1\n");
+        let others: Vec<&str> =
+            lines.lines().filter(|line| !line.starts_with("schedule.")).collect();
+        let schedule = format!(
+            "schedule.max_updates = {UPDATES}\nschedule.validate_every = {STATE_EVERY}\nschedule.log_every = 1\n"
+        );
         write(&settings, format!("{}\n{schedule}", others.join("\n")))?;
         let line = format!("train {{settings}} --engine {engine} --out {{out}}");
         kinds.push(Kind {
@@ -111,9 +135,18 @@ fn kinds(program: &Path, models: &Models, folder: &Path) -> Result<Vec<Kind>> {
 
 impl Kind {
     fn command(&self, program: &Path, line: &str, out: &Path) -> Command {
-        let places: Vec<_> = self.places.iter().map(|(name, path)| (*name, path.as_path())).chain([("{out}", out)]).collect();
+        let places: Vec<_> = self
+            .places
+            .iter()
+            .map(|(name, path)| (*name, path.as_path()))
+            .chain([("{out}", out)])
+            .collect();
         let mut command = Command::new(program);
-        command.args(words(line, &places)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .args(words(line, &places))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         command
     }
 
@@ -125,8 +158,9 @@ impl Kind {
         Ok(())
     }
 
-    /// Kills the command at a share of its time, and completes its output in `place`. Returns whether the output was complete after the
-    /// kill, or for a training had a saved state, and the number of hidden files that were left.
+    /// Kills the command at a share of its time, and completes its output in `place`. Returns
+    /// whether the output was complete after the kill, or for a training had a saved state, and the
+    /// number of hidden files that were left.
     fn kill(&self, program: &Path, place: &Path, share: f64) -> Result<(bool, usize)> {
         let out = place.join("out");
         match &self.former {
@@ -134,7 +168,8 @@ impl Kind {
             Some(former) => drop(fs::copy(former, &out)?),
             None => {}
         }
-        let mut child = self.command(program, &self.line, &out).spawn().context("cognate: cannot start")?;
+        let mut child =
+            self.command(program, &self.line, &out).spawn().context("cognate: cannot start")?;
         std::thread::sleep(self.time.mul_f64(share));
         // It may have ended.
         let _ = child.kill();
@@ -142,11 +177,16 @@ impl Kind {
         let found = contents(&out)?;
         let is_former = match &self.former {
             // A training starts again if no state is saved.
-            _ if self.is_training => !found.keys().any(|path| path.to_string_lossy().starts_with("checkpoint-")),
+            _ if self.is_training => {
+                !found.keys().any(|path| path.to_string_lossy().starts_with("checkpoint-"))
+            }
             Some(former) => found == contents(former)?,
             None => found.is_empty(),
         };
-        ensure!(is_former || self.is_training || found == contents(&self.whole)?, "the output is not complete");
+        ensure!(
+            is_former || self.is_training || found == contents(&self.whole)?,
+            "the output is not complete"
+        );
         let n_left = hidden(place)?.len();
         if self.is_training && is_former {
             let _ = fs::remove_dir_all(&out);
@@ -154,7 +194,10 @@ impl Kind {
             call(&mut self.command(program, &self.again, &out)).context("the next command")?;
             match self.is_training {
                 true => Trained::read(&out)?.check(&Trained::read(&self.whole)?)?,
-                false => ensure!(contents(&out)? == contents(&self.whole)?, "the next output is not complete"),
+                false => ensure!(
+                    contents(&out)? == contents(&self.whole)?,
+                    "the next output is not complete"
+                ),
             }
         }
         let hidden = hidden(place)?;
@@ -196,7 +239,11 @@ fn contents(path: &Path) -> Result<Contents> {
         let file = |file: PathBuf| Ok((file.strip_prefix(path)?.to_owned(), read(&file)?));
         return xtask::workspace::files(path)?.into_iter().map(file).collect();
     }
-    Ok(if path.exists() { Contents::from([(PathBuf::new(), read(path)?)]) } else { Contents::new() })
+    Ok(if path.exists() {
+        Contents::from([(PathBuf::new(), read(path)?)])
+    } else {
+        Contents::new()
+    })
 }
 
 /// The result of a training run.
@@ -210,15 +257,22 @@ struct Trained {
 impl Trained {
     fn read(out: &Path) -> Result<Self> {
         let mut state = contents(&out.join(format!("checkpoint-{UPDATES}")))?;
-        ensure!(state.remove(Path::new("training.json")).is_some(), "the state has no training.json");
-        let (log, mut losses) = (String::from_utf8(read(&out.join("log.jsonl"))?)?, BTreeMap::new());
+        ensure!(
+            state.remove(Path::new("training.json")).is_some(),
+            "the state has no training.json"
+        );
+        let (log, mut losses) =
+            (String::from_utf8(read(&out.join("log.jsonl"))?)?, BTreeMap::new());
         for line in log.lines() {
             let line: Value = serde_json::from_str(line).context("log.jsonl")?;
             let update = line["update"].as_u64().context("log.jsonl: a line without an update")?;
             for name in ["loss", "gradient_norm", "valid_loss"] {
                 let Some(value) = line.get(name) else { continue };
                 // Updates after the last state are repeated, with equal results.
-                if losses.insert((update, name), value.clone()).is_some_and(|before| before != *value) {
+                if losses
+                    .insert((update, name), value.clone())
+                    .is_some_and(|before| before != *value)
+                {
                     bail!("update {update} has another {name} the second time");
                 }
             }
@@ -229,8 +283,14 @@ impl Trained {
     }
 
     fn check(&self, whole: &Self) -> Result<()> {
-        ensure!(self.losses == whole.losses, "the resumed run has other losses than a run without interruption");
-        ensure!(self.state == whole.state, "the resumed run has another state than a run without interruption");
+        ensure!(
+            self.losses == whole.losses,
+            "the resumed run has other losses than a run without interruption"
+        );
+        ensure!(
+            self.state == whole.state,
+            "the resumed run has another state than a run without interruption"
+        );
         Ok(())
     }
 }

@@ -18,9 +18,15 @@ pub(super) fn cases(_models: &Models) -> Result<Vec<Case>> {
         library.case("missing", |_| Ok(())),
     ];
     cases.extend(library.not_files(1..));
-    let others = ["/lib/x86_64-linux-gnu/libm.so.6", "/lib/aarch64-linux-gnu/libm.so.6", "/usr/lib/libm.so.6"];
+    let others = [
+        "/lib/x86_64-linux-gnu/libm.so.6",
+        "/lib/aarch64-linux-gnu/libm.so.6",
+        "/usr/lib/libm.so.6",
+    ];
     if let Some(other) = others.into_iter().find(|path| Path::new(path).exists()) {
-        cases.push(library.case("another library", move |path| Ok(fs_err::copy(other, path).map(drop)?)));
+        cases.push(
+            library.case("another library", move |path| Ok(fs_err::copy(other, path).map(drop)?)),
+        );
     }
     cases.iter_mut().for_each(|case| case.library = Some(FILE));
     Ok(cases)

@@ -1,4 +1,5 @@
-//! Protobuf messages as lists of fields, to be changed and written again: what ONNX files and SentencePiece models are.
+//! Protobuf messages as lists of fields, to be changed and written again: what ONNX files and
+//! SentencePiece models are.
 
 use anyhow::{Context, Result, bail};
 use prost::encoding::{decode_varint, encode_varint};
@@ -103,12 +104,16 @@ pub(super) fn boundaries(bytes: &[u8], depth: usize) -> Vec<usize> {
         let taken = match tag & 7 {
             0 => varint(&mut rest).map(|_| ()),
             1 => take(&mut rest, 8).map(|_| ()),
-            2 => varint(&mut rest).and_then(|length| take(&mut rest, usize::try_from(length)?)).map(|inner| {
-                let start = inner.as_ptr() as usize - bytes.as_ptr() as usize;
-                if depth > 0 && Message::parse(inner).is_ok() {
-                    found.extend(boundaries(inner, depth - 1).into_iter().map(|place| start + place));
-                }
-            }),
+            2 => varint(&mut rest)
+                .and_then(|length| take(&mut rest, usize::try_from(length)?))
+                .map(|inner| {
+                    let start = inner.as_ptr() as usize - bytes.as_ptr() as usize;
+                    if depth > 0 && Message::parse(inner).is_ok() {
+                        found.extend(
+                            boundaries(inner, depth - 1).into_iter().map(|place| start + place),
+                        );
+                    }
+                }),
             _ => take(&mut rest, 4).map(|_| ()),
         };
         if taken.is_err() {

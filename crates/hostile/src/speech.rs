@@ -22,7 +22,8 @@ const WAV: &[Reader] = &READERS[0];
 /// A WAV file of f32 samples: its sample rate, its channels, and its samples, each on all channels.
 fn wav(rate: u32, channels: u16, samples: &[f32]) -> Vec<u8> {
     let frame = 4 * u32::from(channels);
-    let data: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes().repeat(channels.into())).collect();
+    let data: Vec<u8> =
+        samples.iter().flat_map(|sample| sample.to_le_bytes().repeat(channels.into())).collect();
     let mut bytes = b"RIFF".to_vec();
     bytes.extend((36 + data.len() as u32).to_le_bytes());
     bytes.extend(b"WAVEfmt \x10\0\0\0\x03\0");
@@ -50,7 +51,9 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
         cases.push(audio.content("a text", "just a text\n".repeat(100)));
     }
     let audio = Subject::new("clip.wav", Good::Speech, "clip.wav", WAV);
-    let tone = |length: usize| -> Vec<f32> { (0..length).map(|index| (index as f32 * 0.1).sin()).collect() };
+    let tone = |length: usize| -> Vec<f32> {
+        (0..length).map(|index| (index as f32 * 0.1).sin()).collect()
+    };
     let accepted = audio.expecting(Expect::Either(""));
     cases.extend([
         accepted.content("192 kHz", wav(192_000, 1, &tone(96_000))),
@@ -79,18 +82,33 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
         ("feature_extractor_type", json!("SeamlessM4TFeatureExtractor")),
     ];
     cases.extend(fields.into_iter().map(|(field, value)| settings.field(field, value)));
-    let detector = Subject::new("voice detector", Good::Speech, "silero_vad_16k_sequence.onnx", WAV);
+    let detector =
+        Subject::new("voice detector", Good::Speech, "silero_vad_16k_sequence.onnx", WAV);
     cases.push(detector.content("a text", "just a text\n".repeat(100)));
     cases.push(detector.content("empty", ""));
     let given = |what, good, readers, name, found| {
-        let change = |folder: &std::path::Path| write(&folder.join("clip.wav"), wav(16_000, 1, &[0.0; 1600]));
+        let change = |folder: &std::path::Path| {
+            write(&folder.join("clip.wav"), wav(16_000, 1, &[0.0; 1600]))
+        };
         Subject::new(what, good, "", readers).expecting(Expect::Refused(found)).case(name, change)
     };
     cases.extend([
         given("translation model", Good::Checkpoint, WAV, "given to transcribe", "a model of text"),
-        given("speech model", Good::Speech, &[Reader::Tract, Reader::Reference], "given to translate", "a model of audio"),
+        given(
+            "speech model",
+            Good::Speech,
+            &[Reader::Tract, Reader::Reference],
+            "given to translate",
+            "a model of audio",
+        ),
         given("speech model", Good::Speech, &[Reader::Embed], "given to embed", "audio"),
-        given("speech model", Good::Speech, &[Reader::ClassifyImage, Reader::Read], "given to read images", ""),
+        given(
+            "speech model",
+            Good::Speech,
+            &[Reader::ClassifyImage, Reader::Read],
+            "given to read images",
+            "",
+        ),
     ]);
     Ok(cases)
 }

@@ -18,7 +18,8 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
         text.content("4 MB without a line's end", vec![b'a'; 4 << 20]),
         text.either().content("control characters", "\x1b[2J\x07\x08\r\r\r\n\x7f\n"),
         text.either().content("combining marks", format!("a{}\n", "\u{301}".repeat(10_000))),
-        text.either().content("letters that normalization makes long", "\u{fdfa}".repeat(2_000) + "\n"),
+        text.either()
+            .content("letters that normalization makes long", "\u{fdfa}".repeat(2_000) + "\n"),
     ];
     // A pipe is read: another process may write to it.
     cases.extend(text.not_files(2..));
@@ -29,12 +30,17 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
         training("a.src").content("fewer lines", "a\n"),
         training("a.src").content("4 MB without a line's end", vec![b'a'; 4 << 20]),
         training("run.toml").content("settings that are not UTF-8", [0xff; 10]),
-        training("run.toml").content("settings nested 100,000 deep", format!("a = {}", nested(100_000))),
+        training("run.toml")
+            .content("settings nested 100,000 deep", format!("a = {}", nested(100_000))),
     ]);
     for file in ["a.src", "run.toml"] {
-        cases.extend(Subject::new(format!("training, {file}"), Good::Text, file, &[Reader::Train]).not_files(1..2));
+        cases.extend(
+            Subject::new(format!("training, {file}"), Good::Text, file, &[Reader::Train])
+                .not_files(1..2),
+        );
     }
-    let settings = Subject::new("training: settings", Good::Text, "run.toml", &[Reader::Train]).either();
+    let settings =
+        Subject::new("training: settings", Good::Text, "run.toml", &[Reader::Train]).either();
     let length = read(&models.path(Good::Text).join("run.toml"))?.len();
     cases.extend(settings.cuts(spread(length, 8)));
     for line in [
@@ -53,7 +59,8 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
         cases.push(settings.case(line, move |path| {
             let field = line.split('=').next().unwrap_or_default();
             let text = String::from_utf8(read(path)?)?;
-            let others: Vec<&str> = text.lines().filter(|other| !other.starts_with(field)).collect();
+            let others: Vec<&str> =
+                text.lines().filter(|other| !other.starts_with(field)).collect();
             write(path, others.join("\n") + "\n" + line + "\n")
         }));
     }

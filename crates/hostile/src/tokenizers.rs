@@ -39,7 +39,10 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
             own.push(refused.content("nested 100,000 deep", nested(100_000)));
         }
         own.push(refused.content("not UTF-8", b"\xff\xfe\xfd\n\xff \xfe\n\n"));
-        own.push(if is_lines { &either } else { &refused }.content("16 MB of one letter", vec![b'a'; 16 << 20]));
+        own.push(
+            if is_lines { &either } else { &refused }
+                .content("16 MB of one letter", vec![b'a'; 16 << 20]),
+        );
         own.extend(refused.not_files(..3));
         if good == Good::Encoder {
             // tokenizer.json would be read in place of the vocabulary.
@@ -59,22 +62,38 @@ fn json_cases() -> Vec<Case> {
     let refused = Subject::new("tokenizer.json", Good::Checkpoint, "tokenizer.json", TRANSLATE);
     let either = refused.either();
     let edits: [(&str, &Subject, Edit); 18] = [
-        ("an unknown piece out of range", &either, |fields| fields["model"]["unk_id"] = json!(1_000_000)),
+        ("an unknown piece out of range", &either, |fields| {
+            fields["model"]["unk_id"] = json!(1_000_000)
+        }),
         ("no pieces", &either, |fields| fields["model"]["vocab"] = json!([])),
-        ("a score that is not a number", &refused, |fields| fields["model"]["vocab"][3][1] = json!("high")),
-        ("pieces of the same spelling", &either, |fields| fields["model"]["vocab"][3][0] = json!("b")),
+        ("a score that is not a number", &refused, |fields| {
+            fields["model"]["vocab"][3][1] = json!("high")
+        }),
+        ("pieces of the same spelling", &either, |fields| {
+            fields["model"]["vocab"][3][0] = json!("b")
+        }),
         ("an empty piece", &either, |fields| fields["model"]["vocab"][3][0] = json!("")),
         ("more pieces than rows", &refused, |fields| {
-            fields["model"]["vocab"] = (0..5000).map(|number| json!([format!("p{number}"), -1.0])).collect();
+            fields["model"]["vocab"] =
+                (0..5000).map(|number| json!([format!("p{number}"), -1.0])).collect();
         }),
-        ("a piece of 1 MB", &either, |fields| fields["model"]["vocab"][3][0] = json!("x".repeat(1 << 20))),
-        ("no map of characters", &refused, |fields| fields["normalizer"] = json!({ "type": "Precompiled", "precompiled_charsmap": null })),
+        ("a piece of 1 MB", &either, |fields| {
+            fields["model"]["vocab"][3][0] = json!("x".repeat(1 << 20))
+        }),
+        ("no map of characters", &refused, |fields| {
+            fields["normalizer"] = json!({ "type": "Precompiled", "precompiled_charsmap": null })
+        }),
         ("a broken map of characters", &either, |fields| {
-            fields["normalizer"] = json!({ "type": "Precompiled", "precompiled_charsmap": "AAAA/////w==" })
+            fields["normalizer"] =
+                json!({ "type": "Precompiled", "precompiled_charsmap": "AAAA/////w==" })
         }),
-        ("a pattern that never ends", &either, |fields| fields["normalizer"] = replace("(a*)*(a*)*(a*)*b", "")),
+        ("a pattern that never ends", &either, |fields| {
+            fields["normalizer"] = replace("(a*)*(a*)*(a*)*b", "")
+        }),
         ("an invalid pattern", &refused, |fields| fields["normalizer"] = replace("(((", "")),
-        ("a pattern of many repetitions", &either, |fields| fields["normalizer"] = replace("((((a{1000}){1000}){1000}){1000})", "")),
+        ("a pattern of many repetitions", &either, |fields| {
+            fields["normalizer"] = replace("((((a{1000}){1000}){1000}){1000})", "")
+        }),
         ("a pattern that grows text", &either, |fields| {
             let grow = replace(".", &"x".repeat(1000));
             fields["normalizer"] = json!({ "type": "Sequence", "normalizers": [grow, grow, grow] });
@@ -92,13 +111,17 @@ fn json_cases() -> Vec<Case> {
         ("truncation to nothing", &either, |fields| {
             fields["truncation"] = json!({ "direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 1_000_000 });
         }),
-        ("a model of another kind", &refused, |fields| fields["model"] = json!({ "type": "Markov" })),
+        ("a model of another kind", &refused, |fields| {
+            fields["model"] = json!({ "type": "Markov" })
+        }),
     ];
     let edited = edits.into_iter().map(|(name, subject, change)| subject.json(name, change));
     let nested = [30, 60, 100_000].map(|depth| {
-        let (open, close) = ("{\"type\":\"Sequence\",\"normalizers\":[".repeat(depth), "]}".repeat(depth));
+        let (open, close) =
+            ("{\"type\":\"Sequence\",\"normalizers\":[".repeat(depth), "]}".repeat(depth));
         let model = "{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"a\",0.0]]}";
-        let text = format!("{{\"version\":\"1.0\",\"normalizer\":{open}{close},\"model\":{model}}}");
+        let text =
+            format!("{{\"version\":\"1.0\",\"normalizer\":{open}{close},\"model\":{model}}}");
         either.content(format_args!("normalizers nested {depth} deep"), text)
     });
     edited.chain(nested).collect()
@@ -115,23 +138,42 @@ fn piece_cases() -> Vec<Case> {
     type Change = fn(Message) -> Message;
     let changes: [(&str, &Subject, Change); 10] = [
         ("no pieces", &refused, |model| model.without(1)),
-        ("a piece that is not UTF-8", &refused, |model| model.message(1, &piece_of(b"\xff\xfe", -1.0, 1))),
+        ("a piece that is not UTF-8", &refused, |model| {
+            model.message(1, &piece_of(b"\xff\xfe", -1.0, 1))
+        }),
         ("a score that is NaN", &refused, |model| model.message(1, &piece_of(b"new", f32::NAN, 1))),
-        ("a score that is infinite", &refused, |model| model.message(1, &piece_of(b"new", f32::INFINITY, 1))),
-        ("a piece of an unknown kind", &either, |model| model.message(1, &piece_of(b"new", -1.0, 99))),
+        ("a score that is infinite", &refused, |model| {
+            model.message(1, &piece_of(b"new", f32::INFINITY, 1))
+        }),
+        ("a piece of an unknown kind", &either, |model| {
+            model.message(1, &piece_of(b"new", -1.0, 99))
+        }),
         ("two unknown pieces", &refused, |model| model.message(1, &piece_of(b"new", -1.0, 2))),
         ("an invalid byte", &refused, |model| model.message(1, &piece_of(b"<0xZZ>", -1.0, 6))),
-        ("two million pieces", &refused, |model| (0..2_000_000).fold(model, |model, _| model.text(1, ""))),
+        ("two million pieces", &refused, |model| {
+            (0..2_000_000).fold(model, |model, _| model.text(1, ""))
+        }),
         ("a map of characters that claims 4 GB", &refused, |model| {
-            model.without(3).message(3, &Message::default().text(2, [&u32::MAX.to_le_bytes()[..], &[0; 64]].concat()))
+            model.without(3).message(
+                3,
+                &Message::default().text(2, [&u32::MAX.to_le_bytes()[..], &[0; 64]].concat()),
+            )
         }),
         ("a map of characters that points outside", &refused, |model| {
             let units = [0xff_u8; 1024];
-            model.without(3).message(3, &Message::default().text(2, [&1024_u32.to_le_bytes()[..], &units, b"a\0"].concat()))
+            model.without(3).message(
+                3,
+                &Message::default().text(2, [&1024_u32.to_le_bytes()[..], &units, b"a\0"].concat()),
+            )
         }),
     ];
-    let change = |change: Change| move |path: &std::path::Path| write(path, change(Message::parse(&read(path)?)?).encode());
-    let mut cases: Vec<_> = changes.into_iter().map(|(name, subject, changed)| subject.case(name, change(changed))).collect();
+    let change = |change: Change| {
+        move |path: &std::path::Path| write(path, change(Message::parse(&read(path)?)?).encode())
+    };
+    let mut cases: Vec<_> = changes
+        .into_iter()
+        .map(|(name, subject, changed)| subject.case(name, change(changed)))
+        .collect();
     let deep = (0..10_000).fold(Vec::new(), |inner, _| Message::default().text(2, inner).encode());
     cases.push(refused.content("messages nested 10,000 deep", deep));
     let vocabulary = Subject::new("vocab.json", Good::Marian, "vocab.json", TRANSLATE).either();

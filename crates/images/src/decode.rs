@@ -27,18 +27,25 @@ const PNG_CHUNKS: usize = 1 << 24;
 /// Decodes a PNG.
 pub(crate) fn png(bytes: &[u8]) -> Result<Decoded, Fault> {
     let damaged = |error: png::DecodingError| (ErrorKind::Data, format!("PNG: {error}"));
-    let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), png::Limits { bytes: PNG_CHUNKS });
+    let mut decoder =
+        png::Decoder::new_with_limits(Cursor::new(bytes), png::Limits { bytes: PNG_CHUNKS });
     decoder.set_transformations(png::Transformations::EXPAND | png::Transformations::STRIP_16);
     decoder.set_ignore_text_chunk(true);
     decoder.set_ignore_iccp_chunk(true);
     let header = decoder.read_header_info().map_err(damaged)?;
     check_size(header.width.into(), header.height.into())?;
-    if (header.color_type, header.bit_depth) == (png::ColorType::Grayscale, png::BitDepth::Sixteen) {
-        return Err((ErrorKind::Format, "PNG: 16-bit grey is not supported; expected 8 bits per channel, or RGB".into()));
+    if (header.color_type, header.bit_depth) == (png::ColorType::Grayscale, png::BitDepth::Sixteen)
+    {
+        return Err((
+            ErrorKind::Format,
+            "PNG: 16-bit grey is not supported; expected 8 bits per channel, or RGB".into(),
+        ));
     }
     let mut reader = decoder.read_info().map_err(damaged)?;
     let size = [reader.info().width as usize, reader.info().height as usize];
-    let length = reader.output_buffer_size().ok_or_else(|| (ErrorKind::Size, "PNG: too many pixels".to_owned()))?;
+    let length = reader
+        .output_buffer_size()
+        .ok_or_else(|| (ErrorKind::Size, "PNG: too many pixels".to_owned()))?;
     let mut samples = vec![0; length];
     reader.next_frame(&mut samples).map_err(damaged)?;
     reader.finish().map_err(damaged)?;
@@ -52,7 +59,8 @@ fn rgb(mut samples: Vec<u8>, n_channels: usize) -> Vec<u8> {
         1 | 2 => samples.chunks_exact(n_channels).flat_map(|pixel| [pixel[0]; 3]).collect(),
         4 => {
             let n_pixels = samples.len() / 4;
-            (0..n_pixels).for_each(|pixel| samples.copy_within(4 * pixel..4 * pixel + 3, 3 * pixel));
+            (0..n_pixels)
+                .for_each(|pixel| samples.copy_within(4 * pixel..4 * pixel + 3, 3 * pixel));
             samples.truncate(3 * n_pixels);
             samples
         }
@@ -65,7 +73,8 @@ const JPEG_END: [u8; 2] = [0xff, 0xd9];
 
 /// Decodes a JPEG.
 pub(crate) fn jpeg(bytes: &[u8]) -> Result<Decoded, Fault> {
-    let damaged = |error: zune_jpeg::errors::DecodeErrors| (ErrorKind::Data, format!("JPEG: {error}"));
+    let damaged =
+        |error: zune_jpeg::errors::DecodeErrors| (ErrorKind::Data, format!("JPEG: {error}"));
     let options = DecoderOptions::default()
         .set_max_width(usize::from(u16::MAX))
         .set_max_height(usize::from(u16::MAX))
@@ -75,7 +84,10 @@ pub(crate) fn jpeg(bytes: &[u8]) -> Result<Decoded, Fault> {
     // The decoder does not see it in the last row of blocks.
     let last = |marker: [u8; 2]| bytes.windows(2).rposition(|pair| pair == marker);
     if last(JPEG_END) < last(JPEG_SCAN) {
-        return Err((ErrorKind::Data, "JPEG: the file is truncated: its end marker is missing".into()));
+        return Err((
+            ErrorKind::Data,
+            "JPEG: the file is truncated: its end marker is missing".into(),
+        ));
     }
     decoder.decode_headers().map_err(damaged)?;
     let info = decoder.info().ok_or_else(|| (ErrorKind::Data, "JPEG: no header".to_owned()))?;
@@ -88,5 +100,8 @@ pub(crate) fn jpeg(bytes: &[u8]) -> Result<Decoded, Fault> {
 /// The orientation in Exif data, 1 where they have none or are damaged.
 fn orientation(data: &[u8]) -> u32 {
     let exif = exif::Reader::new().read_raw(data.to_vec()).ok();
-    exif.and_then(|exif| exif.get_field(exif::Tag::Orientation, exif::In::PRIMARY)?.value.get_uint(0)).unwrap_or(1)
+    exif.and_then(|exif| {
+        exif.get_field(exif::Tag::Orientation, exif::In::PRIMARY)?.value.get_uint(0)
+    })
+    .unwrap_or(1)
 }

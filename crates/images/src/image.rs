@@ -23,25 +23,35 @@ pub struct Image {
 }
 
 impl Image {
-    /// Decodes a PNG or JPEG file, and turns it as its Exif data say. Grey becomes RGB; alpha is dropped; of 16 bits the upper 8
-    /// are used.
+    /// Decodes a PNG or JPEG file, and turns it as its Exif data say. Grey becomes RGB; alpha is
+    /// dropped; of 16 bits the upper 8 are used.
     ///
     /// # Errors
-    /// If the file cannot be read, is no PNG or JPEG, is damaged or truncated, or has more than 2²⁶ pixels or channels that have no
-    /// RGB form: 16-bit grey, and JPEG of 12 bits.
+    /// If the file cannot be read, is no PNG or JPEG, is damaged or truncated, or has more than 2²⁶
+    /// pixels or channels that have no RGB form: 16-bit grey, and JPEG of 12 bits.
     pub fn open(path: &Path) -> Result<Self> {
         let place = path.display().to_string();
         let unreadable = |error: std::io::Error| Error::new(ErrorKind::Io, &place, error);
         // Opening a pipe would wait for its writer.
         let metadata = std::fs::metadata(path).map_err(unreadable)?;
         if metadata.len() > LARGEST_FILE {
-            return Err(Error::new(ErrorKind::Size, &place, format_args!("the file is larger than {LARGEST_FILE} bytes")));
+            return Err(Error::new(
+                ErrorKind::Size,
+                &place,
+                format_args!("the file is larger than {LARGEST_FILE} bytes"),
+            ));
         }
         if !metadata.is_file() {
-            return Err(Error::new(ErrorKind::Format, &place, "expected a PNG or JPEG file, found a folder or a device"));
+            return Err(Error::new(
+                ErrorKind::Format,
+                &place,
+                "expected a PNG or JPEG file, found a folder or a device",
+            ));
         }
         let mut bytes = Vec::new();
-        File::open(path).and_then(|file| file.take(LARGEST_FILE + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
+        File::open(path)
+            .and_then(|file| file.take(LARGEST_FILE + 1).read_to_end(&mut bytes))
+            .map_err(unreadable)?;
         Self::decode(&bytes, &place)
     }
 
@@ -52,13 +62,20 @@ impl Image {
     pub fn decode(bytes: &[u8], place: &str) -> Result<Self> {
         let wrong = |(kind, message): (ErrorKind, String)| Error::new(kind, place, message);
         if bytes.len() as u64 > LARGEST_FILE {
-            return Err(wrong((ErrorKind::Size, format!("the file is larger than {LARGEST_FILE} bytes"))));
+            return Err(wrong((
+                ErrorKind::Size,
+                format!("the file is larger than {LARGEST_FILE} bytes"),
+            )));
         }
         let decoded = match bytes {
             _ if bytes.starts_with(PNG) => png(bytes),
             _ if bytes.starts_with(JPEG) => jpeg(bytes),
-            [] => Err((ErrorKind::Format, "expected a PNG or JPEG file, found an empty file".into())),
-            _ => Err((ErrorKind::Format, "expected a PNG or JPEG file, found another format".into())),
+            [] => {
+                Err((ErrorKind::Format, "expected a PNG or JPEG file, found an empty file".into()))
+            }
+            _ => {
+                Err((ErrorKind::Format, "expected a PNG or JPEG file, found another format".into()))
+            }
         };
         let Decoded { size: [width, height], pixels, orientation } = decoded.map_err(wrong)?;
         debug_assert_eq!(pixels.len(), 3 * width * height);
@@ -70,9 +87,14 @@ impl Image {
     /// # Errors
     /// If there is no pixel, or their number is not that of the size.
     pub fn from_rgb(width: usize, height: usize, pixels: Vec<u8>) -> Result<Self> {
-        check_size(width as u64, height as u64).map_err(|(kind, message)| Error::new(kind, "image", message))?;
+        check_size(width as u64, height as u64)
+            .map_err(|(kind, message)| Error::new(kind, "image", message))?;
         if pixels.len() != 3 * width * height {
-            let message = format!("expected {} bytes for {width} x {height} pixels, found {}", 3 * width * height, pixels.len());
+            let message = format!(
+                "expected {} bytes for {width} x {height} pixels, found {}",
+                3 * width * height,
+                pixels.len()
+            );
             return Err(Error::new(ErrorKind::Data, "image", message));
         }
         Ok(Self { width, height, pixels })
@@ -93,7 +115,8 @@ impl Image {
         &self.pixels
     }
 
-    /// The picture upright, given Exif's orientation of the stored one: 1 is upright, 2 to 8 are its reflections and turns.
+    /// The picture upright, given Exif's orientation of the stored one: 1 is upright, 2 to 8 are
+    /// its reflections and turns.
     fn turned(self, orientation: u32) -> Self {
         let (is_transposed, flips_x, flips_y) = match orientation {
             2 => (false, true, false),
@@ -105,11 +128,15 @@ impl Image {
             8 => (true, false, true),
             _ => return self,
         };
-        let [width, height] = if is_transposed { [self.height, self.width] } else { [self.width, self.height] };
+        let [width, height] =
+            if is_transposed { [self.height, self.width] } else { [self.width, self.height] };
         let mut pixels = Vec::with_capacity(self.pixels.len());
         for y in 0..height {
             for x in 0..width {
-                let (x, y) = (if flips_x { width - 1 - x } else { x }, if flips_y { height - 1 - y } else { y });
+                let (x, y) = (
+                    if flips_x { width - 1 - x } else { x },
+                    if flips_y { height - 1 - y } else { y },
+                );
                 let (x, y) = if is_transposed { (y, x) } else { (x, y) };
                 pixels.extend_from_slice(&self.pixels[3 * (y * self.width + x)..][..3]);
             }
@@ -126,7 +153,10 @@ impl AsRef<Image> for Image {
 
 impl std::fmt::Debug for Image {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Image").field("width", &self.width).field("height", &self.height).finish_non_exhaustive()
+        f.debug_struct("Image")
+            .field("width", &self.width)
+            .field("height", &self.height)
+            .finish_non_exhaustive()
     }
 }
 
@@ -134,6 +164,11 @@ impl std::fmt::Debug for Image {
 pub(crate) fn check_size(width: u64, height: u64) -> Result<(), (ErrorKind, String)> {
     match width.checked_mul(height) {
         Some(1..=MOST_PIXELS) => Ok(()),
-        _ => Err((ErrorKind::Size, format!("the picture has {width} x {height} pixels; expected 1 to {MOST_PIXELS} in all"))),
+        _ => Err((
+            ErrorKind::Size,
+            format!(
+                "the picture has {width} x {height} pixels; expected 1 to {MOST_PIXELS} in all"
+            ),
+        )),
     }
 }

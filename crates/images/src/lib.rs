@@ -1,7 +1,8 @@
 //! From picture files to the input of a vision Transformer.
 //!
-//! [`Image`] decodes PNG and JPEG to RGB as Pillow's `convert("RGB")` does; [`ImageProcessor`] resizes, crops and normalises it as
-//! transformers' `ViTImageProcessor` and `DeiTImageProcessor` do.
+//! [`Image`] decodes PNG and JPEG to RGB as Pillow's `convert("RGB")` does; [`ImageProcessor`]
+//! resizes, crops and normalises it as transformers' `ViTImageProcessor` and `DeiTImageProcessor`
+//! do.
 //!
 //! This crate does not depend on models or engines.
 //!

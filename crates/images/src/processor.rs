@@ -1,4 +1,5 @@
-//! Pixel values, as transformers' `ViTImageProcessor` and `DeiTImageProcessor` compute them: resize, crop, rescale, normalise.
+//! Pixel values, as transformers' `ViTImageProcessor` and `DeiTImageProcessor` compute them:
+//! resize, crop, rescale, normalise.
 
 use crate::resize::{Filter, resize};
 use crate::{Error, ErrorKind, Image, Result};
@@ -8,7 +9,8 @@ use serde::Deserialize;
 /// The longest side of a resized or cropped picture.
 const LONGEST_SIDE: usize = 4096;
 
-/// Computes the input of a vision Transformer: `(x · scale - mean) / deviation` of a resized picture.
+/// Computes the input of a vision Transformer: `(x · scale - mean) / deviation` of a resized
+/// picture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImageProcessor {
     resize: Option<([usize; 2], Filter)>,
@@ -54,13 +56,15 @@ const VIT: Kind = Kind { resample: 2, size: 224, crops: false };
 const DEIT: Kind = Kind { resample: 3, size: 256, crops: true };
 
 impl ImageProcessor {
-    /// The processor that the text of a `preprocessor_config.json` describes; errors call it `place`.
+    /// The processor that the text of a `preprocessor_config.json` describes; errors call it
+    /// `place`.
     ///
     /// # Errors
     /// If the text is not such a file, or a setting is not supported.
     pub fn from_json(text: &str, place: &str) -> Result<Self> {
         let wrong = |message: String| Error::new(ErrorKind::Settings, place, message);
-        let settings: Settings = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let settings: Settings =
+            serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
         let kind = match settings.image_processor_type.as_deref() {
             Some("ViTImageProcessor" | "ViTImageProcessorFast" | "ViTFeatureExtractor") => VIT,
             Some("DeiTImageProcessor" | "DeiTImageProcessorFast" | "DeiTFeatureExtractor") => DEIT,
@@ -68,7 +72,9 @@ impl ImageProcessor {
             None if settings.do_center_crop.is_none() => VIT,
             None => DEIT,
             Some(other) => {
-                let message = format!("image_processor_type {other:?} is not supported; expected ViTImageProcessor or DeiTImageProcessor");
+                let message = format!(
+                    "image_processor_type {other:?} is not supported; expected ViTImageProcessor or DeiTImageProcessor"
+                );
                 return Err(wrong(message));
             }
         };
@@ -79,26 +85,47 @@ impl ImageProcessor {
             };
             match (1..=LONGEST_SIDE).contains(&height) && (1..=LONGEST_SIDE).contains(&width) {
                 true => Ok([height, width]),
-                false => Err(wrong(format!("{field}: expected sides of 1 to {LONGEST_SIDE}, found {height} x {width}"))),
+                false => Err(wrong(format!(
+                    "{field}: expected sides of 1 to {LONGEST_SIDE}, found {height} x {width}"
+                ))),
             }
         };
         let filter = match settings.resample.unwrap_or(kind.resample) {
             2 => Filter::Bilinear,
             3 => Filter::Bicubic,
-            other => return Err(wrong(format!("resample {other} is not supported; expected 2 (bilinear) or 3 (bicubic)"))),
+            other => {
+                return Err(wrong(format!(
+                    "resample {other} is not supported; expected 2 (bilinear) or 3 (bicubic)"
+                )));
+            }
         };
-        let resize = settings.do_resize.unwrap_or(true).then(|| size("size", settings.size, kind.size)).transpose()?;
+        let resize = settings
+            .do_resize
+            .unwrap_or(true)
+            .then(|| size("size", settings.size, kind.size))
+            .transpose()?;
         let crops = kind.crops && settings.do_center_crop.unwrap_or(true);
         let crop = crops.then(|| size("crop_size", settings.crop_size, 224)).transpose()?;
-        let scale = if settings.do_rescale.unwrap_or(true) { settings.rescale_factor.unwrap_or(1.0 / 255.0) } else { 1.0 };
+        let scale = if settings.do_rescale.unwrap_or(true) {
+            settings.rescale_factor.unwrap_or(1.0 / 255.0)
+        } else {
+            1.0
+        };
         let normalizes = settings.do_normalize.unwrap_or(true);
-        let channel = |given: Option<[f32; 3]>, index: usize, neutral| if normalizes { given.unwrap_or([0.5; 3])[index] } else { neutral };
+        let channel = |given: Option<[f32; 3]>, index: usize, neutral| {
+            if normalizes { given.unwrap_or([0.5; 3])[index] } else { neutral }
+        };
         let levels = [0, 1, 2].map(|index| {
-            let (mean, deviation) = (channel(settings.image_mean, index, 0.0), channel(settings.image_std, index, 1.0));
-            (0..=255).map(|level| ((f64::from(level) * scale) as f32 - mean) / deviation).collect::<Vec<_>>()
+            let (mean, deviation) =
+                (channel(settings.image_mean, index, 0.0), channel(settings.image_std, index, 1.0));
+            (0..=255)
+                .map(|level| ((f64::from(level) * scale) as f32 - mean) / deviation)
+                .collect::<Vec<_>>()
         });
         if levels.iter().flatten().any(|level| !level.is_finite()) {
-            return Err(wrong("rescale_factor, image_mean and image_std: pixel values are not finite".into()));
+            return Err(wrong(
+                "rescale_factor, image_mean and image_std: pixel values are not finite".into(),
+            ));
         }
         Ok(Self { resize: resize.map(|size| (size, filter)), crop, levels })
     }
@@ -118,14 +145,19 @@ impl ImageProcessor {
             }
             None => ([image.height(), image.width()], image.pixels()),
         };
-        let view = ArrayView3::from_shape((height, width, 3), pixels).expect("three bytes for each pixel");
+        let view =
+            ArrayView3::from_shape((height, width, 3), pixels).expect("three bytes for each pixel");
         let [rows, columns] = self.crop.unwrap_or([height, width]);
         // Where a picture is smaller than its crop, the rest is black.
         let offset = |whole: usize, part: usize| (whole as isize - part as isize).div_euclid(2);
         let (top, left) = (offset(height, rows), offset(width, columns));
         Array3::from_shape_fn((3, rows, columns), |(channel, row, column)| {
             let place = (row.checked_add_signed(top), column.checked_add_signed(left));
-            let level = if let (Some(row), Some(column)) = place { view.get((row, column, channel)) } else { None };
+            let level = if let (Some(row), Some(column)) = place {
+                view.get((row, column, channel))
+            } else {
+                None
+            };
             self.levels[channel][usize::from(level.copied().unwrap_or(0))]
         })
     }
@@ -140,8 +172,9 @@ impl ImageProcessor {
             let [first, last] = [self.levels[channel][0], self.levels[channel][255]];
             (255.0 * (value - first) / (last - first)).round() as u8
         };
-        let pixels =
-            (0..height * width).flat_map(|place| [0, 1, 2].map(|channel| byte(channel, values[[channel, place / width, place % width]])));
+        let pixels = (0..height * width).flat_map(|place| {
+            [0, 1, 2].map(|channel| byte(channel, values[[channel, place / width, place % width]]))
+        });
         Image::from_rgb(width, height, pixels.collect())
     }
 }

@@ -1,5 +1,5 @@
-//! Resizing with antialiasing, bit for bit as Pillow's `Image.resize`: each axis is filtered by itself, the width first, with weights
-//! in fixed point, and rounded to 8 bits.
+//! Resizing with antialiasing, bit for bit as Pillow's `Image.resize`: each axis is filtered by
+//! itself, the width first, with weights in fixed point, and rounded to 8 bits.
 //!
 //! Written here because a library for it adds a minute to a cold build.
 
@@ -45,7 +45,9 @@ impl Filter {
             let center = (place as f64 + 0.5) * scale;
             let first = (center - support + 0.5).max(0.0) as usize;
             let end = ((center + support + 0.5) as usize).min(given);
-            let weights: Vec<_> = (first..end).map(|source| self.at((source as f64 - center + 0.5) / stretch)).collect();
+            let weights: Vec<_> = (first..end)
+                .map(|source| self.at((source as f64 - center + 0.5) / stretch))
+                .collect();
             let sum: f64 = weights.iter().sum();
             let fixed = |weight: &f64| (weight / sum * f64::from(1 << PRECISION)).round() as i32;
             (first, weights.iter().map(fixed).collect())

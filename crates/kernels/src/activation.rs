@@ -37,12 +37,21 @@ pub(crate) fn tanh_gelu(x: f32) -> f32 {
     x * share / (1.0 + small)
 }
 
-/// The probability above `|x|` is `exp(-x²/2)` times a polynomial in `1 / (1 + SLOPE · |x|)`, the form of Abramowitz
-/// and Stegun 1964, 7.1.26. Its factors are a least-squares fit of our own to a relative error of 2.3e-7 up to 5.5.
+/// The probability above `|x|` is `exp(-x²/2)` times a polynomial in `1 / (1 + SLOPE · |x|)`, the
+/// form of Abramowitz and Stegun 1964, 7.1.26. Its factors are a least-squares fit of our own to a
+/// relative error of 2.3e-7 up to 5.5.
 #[inline(always)]
 pub(crate) fn gelu(x: f32) -> f32 {
     const SLOPE: f32 = 0.35;
-    const FACTORS: [f32; 7] = [0.139_853_94, 0.135_883_94, 0.147_915_51, -0.002_402_863_2, 0.225_364_5, -0.193_576_37, 0.046_961_41];
+    const FACTORS: [f32; 7] = [
+        0.139_853_94,
+        0.135_883_94,
+        0.147_915_51,
+        -0.002_402_863_2,
+        0.225_364_5,
+        -0.193_576_37,
+        0.046_961_41,
+    ];
     let size = x.abs();
     let inner = 1.0 / (1.0 + SLOPE * size);
     let (mut series, mut place) = (0.0, FACTORS.len());

@@ -1,7 +1,8 @@
 //! Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1).
 //!
-//! A few queries read keys and values in place: nothing is copied. Many queries of a long sentence are multiplied with packed keys and
-//! values in blocks, whose scores stay in the cache (as in Dao et al. 2022, but with all scores of a query at once).
+//! A few queries read keys and values in place: nothing is copied. Many queries of a long sentence
+//! are multiplied with packed keys and values in blocks, whose scores stay in the cache (as in Dao
+//! et al. 2022, but with all scores of a query at once).
 
 mod blocks;
 mod one;
@@ -21,7 +22,8 @@ pub const MANY: usize = 8;
 pub struct Attention {
     /// Number of heads of queries.
     pub heads: usize,
-    /// Number of heads of keys and values, each of which `heads / key_heads` heads of queries read in turn.
+    /// Number of heads of keys and values, each of which `heads / key_heads` heads of queries read
+    /// in turn.
     pub key_heads: usize,
     /// Numbers of a head's key.
     pub d_k: usize,
@@ -44,7 +46,8 @@ pub struct Memory<'m> {
     pub places: usize,
     /// The additive mask, if there is one.
     pub mask: Option<Mask<'m>>,
-    /// Whether keys and values are first packed, which pays off from [`MANY`] queries on. It changes the order of summation.
+    /// Whether keys and values are first packed, which pays off from [`MANY`] queries on. It
+    /// changes the order of summation.
     pub packed: bool,
 }
 
@@ -94,10 +97,11 @@ pub struct Step<'s> {
     pub first: usize,
     /// The largest `past` of the batch.
     pub longest: usize,
-    /// The beam that holds each place: `[beams, longest]`, of which those from `first` to `past` are read.
+    /// The beam that holds each place: `[beams, longest]`, of which those from `first` to `past`
+    /// are read.
     pub holders: &'s [i64],
-    /// The additive mask of the scores by their distance from the new position: `[heads, longest + 1]`, of which the last `past + 1`
-    /// are read; or none.
+    /// The additive mask of the scores by their distance from the new position:
+    /// `[heads, longest + 1]`, of which the last `past + 1` are read; or none.
     pub bias: Option<&'s [f32]>,
 }
 
@@ -143,48 +147,94 @@ impl Attention {
         }
     }
 
-    /// Attention from some queries of one sentence to its memory. `stride` separates the rows of queries. Threads share the heads.
+    /// Attention from some queries of one sentence to its memory. `stride` separates the rows of
+    /// queries. Threads share the heads.
     ///
     /// # Panics
     /// If a slice is shorter than its dimensions.
-    pub fn read(&self, (queries, stride): (&[f32], usize), memory: &Memory<'_>, into: Results<'_>, threads: &dyn Parallel) {
+    pub fn read(
+        &self,
+        (queries, stride): (&[f32], usize),
+        memory: &Memory<'_>,
+        into: Results<'_>,
+        threads: &dyn Parallel,
+    ) {
         let Results { context, weights } = into;
-        let (n, Memory { strides, places, mask, .. }) = (context.len() / self.width().max(1), *memory);
+        let (n, Memory { strides, places, mask, .. }) =
+            (context.len() / self.width().max(1), *memory);
         assert_eq!(context.len(), n * self.width(), "[n, heads · d_k]");
-        assert!(weights.as_ref().is_none_or(|weights| weights.len() == n * self.heads * places), "[n, heads, places]");
+        assert!(
+            weights.as_ref().is_none_or(|weights| weights.len() == n * self.heads * places),
+            "[n, heads, places]"
+        );
         if n == 0 || places == 0 || self.width() == 0 {
             return context.fill(0.0);
         }
         let last = (self.key_heads - 1) * strides.head + (places - 1) * strides.place + self.d_k;
-        assert!(memory.keys.len() >= last && memory.values.len() >= last, "keys and values of all places");
+        assert!(
+            memory.keys.len() >= last && memory.values.len() >= last,
+            "keys and values of all places"
+        );
         assert!(queries.len() >= (n - 1) * stride + self.width(), "all queries");
         let least = |mask: Mask<'_>| (self.heads - 1) * mask.head + (n - 1) * mask.query + places;
         assert!(mask.is_none_or(|mask| mask.numbers.len() >= least(mask)), "a mask for all scores");
         let (context, weights) = (Shared::new(context), weights.map(Shared::new));
         by_parts(threads, self.heads, 2 * n * places * self.width(), |heads| {
-            let read = Read { attention: self, queries, stride, memory, n, heads, context: &context, weights: weights.as_ref() };
-            if memory.packed { Arch::new().dispatch(Blocks(read)) } else { Arch::new().dispatch(read) }
+            let read = Read {
+                attention: self,
+                queries,
+                stride,
+                memory,
+                n,
+                heads,
+                context: &context,
+                weights: weights.as_ref(),
+            };
+            if memory.packed {
+                Arch::new().dispatch(Blocks(read))
+            } else {
+                Arch::new().dispatch(read)
+            }
         });
     }
 
-    /// Writes the new keys and values into the caches, and attends to them for each hypothesis: `out: [beams, heads · d_k]`.
+    /// Writes the new keys and values into the caches, and attends to them for each hypothesis:
+    /// `out: [beams, heads · d_k]`.
     ///
     /// # Panics
     /// If a length does not match its dimensions, or a hypothesis or position does not exist.
     pub fn step(&self, step: &Step<'_>, caches: Caches<'_>, out: &mut [f32]) {
         let Caches { keys, values, capacity } = caches;
-        assert!(step.past < capacity && step.past <= step.longest, "place {} of {capacity}, at most {}", step.past, step.longest);
+        assert!(
+            step.past < capacity && step.past <= step.longest,
+            "place {} of {capacity}, at most {}",
+            step.past,
+            step.longest
+        );
         assert!(step.first <= step.past, "from place {} to {}", step.first, step.past);
         let beams = out.len() / self.width().max(1);
-        let least = |stride: usize, width| beams.saturating_sub(1) * stride + if beams > 0 { width } else { 0 };
+        let least = |stride: usize, width| {
+            beams.saturating_sub(1) * stride + if beams > 0 { width } else { 0 }
+        };
         let [query, key, value] = step.strides;
-        let news = [(step.query, query, self.width()), (step.key, key, self.key_width()), (step.value, value, self.key_width())];
+        let news = [
+            (step.query, query, self.width()),
+            (step.key, key, self.key_width()),
+            (step.value, value, self.key_width()),
+        ];
         assert_eq!(out.len(), beams * self.width(), "[beams, heads · d_k]");
         let is_whole = news.iter().all(|&(rows, stride, width)| rows.len() >= least(stride, width));
         assert!(is_whole, "query, key and value of each hypothesis");
-        assert_eq!([keys.len(), values.len()], [beams * self.key_width() * capacity; 2], "[beams, key_heads, capacity, d_k]");
+        assert_eq!(
+            [keys.len(), values.len()],
+            [beams * self.key_width() * capacity; 2],
+            "[beams, key_heads, capacity, d_k]"
+        );
         assert_eq!(step.holders.len(), beams * step.longest, "[beams, longest]");
-        assert!(step.bias.is_none_or(|bias| bias.len() == self.heads * (step.longest + 1)), "[heads, longest + 1]");
+        assert!(
+            step.bias.is_none_or(|bias| bias.len() == self.heads * (step.longest + 1)),
+            "[heads, longest + 1]"
+        );
         if out.is_empty() {
             return;
         }
@@ -199,10 +249,16 @@ impl<'m> Memory<'m> {
         &of[head * self.strides.head + place * self.strides.place..][..d_k]
     }
 
-    /// Makes the products of a query with all keys, of which there are whole vectors, exponentials of their distances to the largest
-    /// score, and gives their sum.
+    /// Makes the products of a query with all keys, of which there are whole vectors, exponentials
+    /// of their distances to the largest score, and gives their sum.
     #[inline(always)]
-    fn weights<S: Simd>(&self, simd: S, [head, index]: [usize; 2], attention: &Attention, scores: &mut [f32]) -> f32 {
+    fn weights<S: Simd>(
+        &self,
+        simd: S,
+        [head, index]: [usize; 2],
+        attention: &Attention,
+        scores: &mut [f32],
+    ) -> f32 {
         let (real, filled) = scores.split_at_mut(self.places);
         attention.score(real);
         if let Some(mask) = self.mask {
@@ -214,11 +270,13 @@ impl<'m> Memory<'m> {
     }
 }
 
-/// The distance to the largest score from which on a weight, `exp(-60) = 9e-27`, counts for nothing in a sum of f32. A weight that is
-/// smaller still makes products with values subnormal, with which Intel's processors compute many times slower.
+/// The distance to the largest score from which on a weight, `exp(-60) = 9e-27`, counts for nothing
+/// in a sum of f32. A weight that is smaller still makes products with values subnormal, with which
+/// Intel's processors compute many times slower.
 const NEGLIGIBLE: f32 = -60.0;
 
-/// Makes scores, of which there are whole vectors, exponentials of their distances to the largest, and gives their sum.
+/// Makes scores, of which there are whole vectors, exponentials of their distances to the largest,
+/// and gives their sum.
 #[inline(always)]
 fn exponentials<S: Simd>(simd: S, scores: &mut [f32]) -> f32 {
     let mut largest = simd.splat_f32s(f32::NEG_INFINITY);

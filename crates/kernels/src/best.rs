@@ -1,11 +1,13 @@
-//! The largest numbers of a product's rows and the softmax of these, in one pass with the product: a row is never written as a whole.
+//! The largest numbers of a product's rows and the softmax of these, in one pass with the product:
+//! a row is never written as a whole.
 
 use crate::exponential::exponential;
 use crate::screen::{Wanted, nth_largest};
 use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;
 
-/// Rows and columns that are computed at a time: few enough to stay in the cache, and to sum exponentials in f32.
+/// Rows and columns that are computed at a time: few enough to stay in the cache, and to sum
+/// exponentials in f32.
 const ROWS: usize = 96;
 const COLUMNS: usize = 1024;
 /// Vectors per iteration, for instruction-level parallelism; and exponentials.
@@ -15,8 +17,8 @@ const LANES: usize = 64;
 /// What is found of a row.
 #[derive(Clone, Debug)]
 pub struct Best {
-    /// The columns that are wanted, ascending, and their numbers. Of equal numbers the first are the largest. If one is NaN, at least one
-    /// column has NaN.
+    /// The columns that are wanted, ascending, and their numbers. Of equal numbers the first are
+    /// the largest. If one is NaN, at least one column has NaN.
     pub columns: Vec<(usize, f32)>,
     /// The largest `factor · number`: NaN if one is NaN, minus infinity of none.
     pub largest: f32,
@@ -24,18 +26,21 @@ pub struct Best {
     pub log_sum: f32,
 }
 
-/// Computes a product `[n, outputs]`, and finds of each row the columns that are wanted. The softmax is that of `factor_of(row)` times
-/// the row. `multiply` writes some rows and columns of the product.
+/// Computes a product `[n, outputs]`, and finds of each row the columns that are wanted. The
+/// softmax is that of `factor_of(row)` times the row. `multiply` writes some rows and columns of
+/// the product.
 pub fn best(
     [n, outputs]: [usize; 2],
     wanted: Wanted<'_>,
     factor_of: impl Fn(usize) -> f32,
     mut multiply: impl FnMut(Range<usize>, Range<usize>, &mut [f32]),
 ) -> Vec<Best> {
-    let (mut found, mut room) = (Vec::with_capacity(n), vec![0.0; n.min(ROWS) * outputs.min(COLUMNS)]);
+    let (mut found, mut room) =
+        (Vec::with_capacity(n), vec![0.0; n.min(ROWS) * outputs.min(COLUMNS)]);
     for first in (0..n).step_by(ROWS) {
         let rows = first..n.min(first + ROWS);
-        let mut searches: Vec<_> = rows.clone().map(|row| Search::new(factor_of(row), wanted)).collect();
+        let mut searches: Vec<_> =
+            rows.clone().map(|row| Search::new(factor_of(row), wanted)).collect();
         for start in (0..outputs).step_by(COLUMNS) {
             let columns = start..outputs.min(start + COLUMNS);
             let room = &mut room[..rows.len() * columns.len()];
@@ -72,14 +77,19 @@ struct Search<'w> {
 
 impl<'w> Search<'w> {
     fn new(factor: f32, wanted: Wanted<'w>) -> Self {
-        let (best, always) = (Vec::with_capacity(wanted.count + 1), Vec::with_capacity(wanted.always.len()));
+        let (best, always) =
+            (Vec::with_capacity(wanted.count + 1), Vec::with_capacity(wanted.always.len()));
         Self { factor, wanted, best, always, largest: f32::NEG_INFINITY, sum: 0.0 }
     }
 
     /// What a number has to reach.
     #[inline(always)]
     fn least(&self) -> f32 {
-        if self.best.len() < self.wanted.count { f32::NEG_INFINITY } else { self.best.last().map_or(f32::INFINITY, |last| last.1) }
+        if self.best.len() < self.wanted.count {
+            f32::NEG_INFINITY
+        } else {
+            self.best.last().map_or(f32::INFINITY, |last| last.1)
+        }
     }
 
     /// Adds those that reach `least`; returns what others then have to reach.
@@ -87,7 +97,9 @@ impl<'w> Search<'w> {
     fn put_some(&mut self, numbers: &[f32], start: usize, mut least: f32) -> f32 {
         for (column, &number) in (start..).zip(numbers) {
             if number >= least {
-                let place = self.best.partition_point(|&(other, best)| best > number || (best == number && other < column));
+                let place = self.best.partition_point(|&(other, best)| {
+                    best > number || (best == number && other < column)
+                });
                 self.best.insert(place, (column, number));
                 self.best.truncate(self.wanted.count);
                 least = least.max(self.least());
@@ -132,7 +144,12 @@ impl WithSimd for Read<'_, '_> {
             let Search { factor, largest, .. } = *search;
             search.sum += f64::from(Exponentials { numbers, factor, largest }.with_simd(simd));
         }
-        for &column in search.wanted.always.iter().filter(|column| (start..start + numbers.len()).contains(*column)) {
+        for &column in search
+            .wanted
+            .always
+            .iter()
+            .filter(|column| (start..start + numbers.len()).contains(*column))
+        {
             search.always.push((column, numbers[column - start]));
         }
         let mut least = search.least();
@@ -149,7 +166,11 @@ impl WithSimd for Read<'_, '_> {
                 let first = group * VECTORS * S::F32_LANES;
                 for first in (first..first + VECTORS * S::F32_LANES).step_by(S::F32_LANES) {
                     if reaches(simd, vectors[first / S::F32_LANES], least) {
-                        least = search.put_some(&numbers[first..first + S::F32_LANES], start + first, least);
+                        least = search.put_some(
+                            &numbers[first..first + S::F32_LANES],
+                            start + first,
+                            least,
+                        );
                     }
                 }
             }
@@ -162,7 +183,8 @@ impl WithSimd for Read<'_, '_> {
 /// Whether a number is at least `least`.
 #[inline(always)]
 fn reaches<S: Simd>(simd: S, vector: S::f32s, least: f32) -> bool {
-    simd.first_true_m32s(simd.greater_than_or_equal_f32s(vector, simd.splat_f32s(least))) < S::F32_LANES
+    simd.first_true_m32s(simd.greater_than_or_equal_f32s(vector, simd.splat_f32s(least)))
+        < S::F32_LANES
 }
 
 struct Largest<'a>(&'a [f32]);
@@ -193,7 +215,10 @@ impl WithSimd for Exponentials<'_> {
 }
 
 impl Exponentials<'_> {
-    #[allow(clippy::needless_range_loop, reason = "closures are not always inlined into functions of other instruction sets")]
+    #[allow(
+        clippy::needless_range_loop,
+        reason = "closures are not always inlined into functions of other instruction sets"
+    )]
     #[inline(always)]
     fn sum<const FUSED: bool>(self) -> f32 {
         let Self { numbers, factor, largest } = self;
@@ -234,7 +259,8 @@ impl<S: Simd> Maxima<S> {
         let (vectors, rest) = S::as_simd_f32s(numbers);
         let (whole, last) = vectors.as_chunks::<VECTORS>();
         // Comparisons hide NaN; a sum of squares keeps it, and has it of nothing else.
-        let (mut lanes, mut sums) = ([simd.splat_f32s(f32::NEG_INFINITY); VECTORS], [simd.splat_f32s(0.0); VECTORS]);
+        let (mut lanes, mut sums) =
+            ([simd.splat_f32s(f32::NEG_INFINITY); VECTORS], [simd.splat_f32s(0.0); VECTORS]);
         for vectors in whole {
             for place in 0..VECTORS {
                 lanes[place] = simd.max_f32s(lanes[place], vectors[place]);
@@ -248,7 +274,8 @@ impl<S: Simd> Maxima<S> {
         let sum = simd.add_f32s(simd.add_f32s(sums[0], sums[1]), simd.add_f32s(sums[2], sums[3]));
         let (mut largest, mut rest_sum) = (f32::NEG_INFINITY, 0.0);
         for &number in rest {
-            (largest, rest_sum) = (if number > largest { number } else { largest }, rest_sum + number * number);
+            (largest, rest_sum) =
+                (if number > largest { number } else { largest }, rest_sum + number * number);
         }
         Self { lanes, rest: largest, has_nan: (simd.reduce_sum_f32s(sum) + rest_sum).is_nan() }
     }
@@ -271,7 +298,11 @@ impl<S: Simd> Maxima<S> {
     #[inline(always)]
     fn nth_largest(&self, n: usize) -> f32 {
         let mut lanes = [f32::NEG_INFINITY; VECTORS * 16];
-        S::as_mut_simd_f32s(&mut lanes).0.iter_mut().zip(&self.lanes).for_each(|(lanes, found)| *lanes = *found);
+        S::as_mut_simd_f32s(&mut lanes)
+            .0
+            .iter_mut()
+            .zip(&self.lanes)
+            .for_each(|(lanes, found)| *lanes = *found);
         nth_largest(&mut lanes, n)
     }
 }
@@ -281,49 +312,90 @@ mod tests {
     use super::*;
     use crate::testing::numbers;
 
-    /// Beside a sort and a softmax in f64, of rows that end within stripes, chunks and vectors; with ties.
+    /// Beside a sort and a softmax in f64, of rows that end within stripes, chunks and vectors;
+    /// with ties.
     #[test]
     fn wanted_columns_and_the_softmax_are_those_of_whole_rows() {
-        for (n, outputs, count) in [(1, 5, 3), (2, 64, 9), (3, 1_023, 1), (1, 1_040, 4), (100, 2_100, 9), (2, 3, 5), (1, 7, 0), (0, 9, 1)] {
+        for (n, outputs, count) in [
+            (1, 5, 3),
+            (2, 64, 9),
+            (3, 1_023, 1),
+            (1, 1_040, 4),
+            (100, 2_100, 9),
+            (2, 3, 5),
+            (1, 7, 0),
+            (0, 9, 1),
+        ] {
             let mut rows = numbers(n * outputs, 7);
-            rows.iter_mut().enumerate().for_each(|(index, number)| *number = if index % 5 == 0 { 0.75 } else { *number });
+            rows.iter_mut()
+                .enumerate()
+                .for_each(|(index, number)| *number = if index % 5 == 0 { 0.75 } else { *number });
             let always = [outputs - 1, 0];
             let factor_of = |row: usize| 0.5 + row as f32;
-            let found = best([n, outputs], Wanted { count, always: &always }, factor_of, |some, columns, out| {
-                for (row, out) in some.zip(out.chunks_exact_mut(columns.len())) {
-                    out.copy_from_slice(&rows[row * outputs..][columns.clone()]);
-                }
-            });
+            let found = best(
+                [n, outputs],
+                Wanted { count, always: &always },
+                factor_of,
+                |some, columns, out| {
+                    for (row, out) in some.zip(out.chunks_exact_mut(columns.len())) {
+                        out.copy_from_slice(&rows[row * outputs..][columns.clone()]);
+                    }
+                },
+            );
             assert_eq!(found.len(), n);
             for (row, found) in found.iter().enumerate() {
                 let numbers = &rows[row * outputs..][..outputs];
                 let mut order: Vec<usize> = (0..outputs).collect();
                 order.sort_by(|&a, &b| numbers[b].total_cmp(&numbers[a]).then(a.cmp(&b)));
-                let mut expected: Vec<usize> = order.into_iter().take(count).chain(always).collect();
+                let mut expected: Vec<usize> =
+                    order.into_iter().take(count).chain(always).collect();
                 expected.sort_unstable();
                 expected.dedup();
-                assert_eq!(found.columns, expected.iter().map(|&column| (column, numbers[column])).collect::<Vec<_>>());
-                let scaled: Vec<f64> = numbers.iter().map(|&number| f64::from(number * factor_of(row))).collect();
+                assert_eq!(
+                    found.columns,
+                    expected.iter().map(|&column| (column, numbers[column])).collect::<Vec<_>>()
+                );
+                let scaled: Vec<f64> =
+                    numbers.iter().map(|&number| f64::from(number * factor_of(row))).collect();
                 let most = scaled.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 assert_eq!(f64::from(found.largest), most);
                 let log_sum = scaled.iter().map(|number| (number - most).exp()).sum::<f64>().ln();
-                assert!((f64::from(found.log_sum) - log_sum).abs() < 1e-6, "{n} {outputs}: {} {log_sum}", found.log_sum);
+                assert!(
+                    (f64::from(found.log_sum) - log_sum).abs() < 1e-6,
+                    "{n} {outputs}: {} {log_sum}",
+                    found.log_sum
+                );
             }
         }
     }
 
     #[test]
     fn numbers_that_are_not_finite_are_reported() {
-        for (odd, place) in [(f32::NAN, 0), (f32::NAN, 1_500), (f32::INFINITY, 1_999), (f32::NEG_INFINITY, 3)] {
+        for (odd, place) in
+            [(f32::NAN, 0), (f32::NAN, 1_500), (f32::INFINITY, 1_999), (f32::NEG_INFINITY, 3)]
+        {
             let mut row = numbers(2_000, 1);
             row[place] = odd;
             let wanted = Wanted { count: 2, always: &[] };
-            let found = best([1, 2_000], wanted, |_| 2.0, |_, columns, out| out.copy_from_slice(&row[columns]));
+            let found = best(
+                [1, 2_000],
+                wanted,
+                |_| 2.0,
+                |_, columns, out| out.copy_from_slice(&row[columns]),
+            );
             let expected = if odd == f32::NEG_INFINITY { 2.0 * largest(&row) } else { odd };
-            assert!(found[0].largest == expected || (odd.is_nan() && found[0].largest.is_nan()), "{odd} {place}: {found:?}");
+            assert!(
+                found[0].largest == expected || (odd.is_nan() && found[0].largest.is_nan()),
+                "{odd} {place}: {found:?}"
+            );
             assert_eq!(found[0].columns.iter().any(|(_, number)| number.is_nan()), odd.is_nan());
         }
-        let found = best([1, 3], Wanted { count: 2, always: &[] }, |_| 1.0, |_, _, out| out.fill(f32::NEG_INFINITY));
+        let found = best(
+            [1, 3],
+            Wanted { count: 2, always: &[] },
+            |_| 1.0,
+            |_, _, out| out.fill(f32::NEG_INFINITY),
+        );
         assert_eq!((found[0].largest, found[0].columns.len()), (f32::NEG_INFINITY, 2));
     }
 }

@@ -1,6 +1,8 @@
-//! Products in bfloat16: `out = x Wᵀ + bias`, of rows and weights that are rounded to 8 bits of precision, with sums in f32.
+//! Products in bfloat16: `out = x Wᵀ + bias`, of rows and weights that are rounded to 8 bits of
+//! precision, with sums in f32.
 //!
-//! The products of two such numbers are exact in f32. A row gives the same bits in whatever batch it stands.
+//! The products of two such numbers are exact in f32. A row gives the same bits in whatever batch
+//! it stands.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -37,11 +39,17 @@ pub fn multiplies_bf16() -> bool {
 }
 
 impl Bf16Weights {
-    /// Packs weights that are numbers of bfloat16: `fill` writes the row `[inputs]` of an output. Without `bias`, zeros are added.
+    /// Packs weights that are numbers of bfloat16: `fill` writes the row `[inputs]` of an output.
+    /// Without `bias`, zeros are added.
     ///
     /// # Panics
     /// If the bias has another length than `outputs`.
-    pub fn pack(inputs: usize, outputs: usize, fill: impl FnMut(usize, &mut [f32]), bias: Option<&[f32]>) -> Self {
+    pub fn pack(
+        inputs: usize,
+        outputs: usize,
+        fill: impl FnMut(usize, &mut [f32]),
+        bias: Option<&[f32]>,
+    ) -> Self {
         #[cfg(target_arch = "x86_64")]
         if multiplies_bf16() {
             return Self(Form::Pairs(avx512::Pairs::pack([inputs, outputs], fill, bias)));
@@ -79,7 +87,13 @@ impl Bf16Weights {
     ///
     /// # Panics
     /// As there.
-    pub fn multiply_columns(&self, x: &[f32], columns: Range<usize>, out: &mut [f32], threads: &dyn Parallel) {
+    pub fn multiply_columns(
+        &self,
+        x: &[f32],
+        columns: Range<usize>,
+        out: &mut [f32],
+        threads: &dyn Parallel,
+    ) {
         match &self.0 {
             #[cfg(target_arch = "x86_64")]
             Form::Pairs(pairs) => pairs.multiply_columns(x, columns, out, threads),
@@ -97,7 +111,8 @@ pub fn padded_bf16(inputs: usize) -> usize {
     inputs.next_multiple_of(PAIR)
 }
 
-/// `round(x) · row` of `rows: [n, padded_bf16(inputs)]`, with the bits that [`Bf16Weights`] gives; `out: [n]`.
+/// `round(x) · row` of `rows: [n, padded_bf16(inputs)]`, with the bits that [`Bf16Weights`] gives;
+/// `out: [n]`.
 ///
 /// # Panics
 /// If a length does not match its dimensions.
@@ -145,18 +160,31 @@ mod tests {
     /// All upper halves, with lower ones that are ties and beside ties.
     #[test]
     fn numbers_are_rounded_to_the_nearest() {
-        for bits in (0..1 << 16).flat_map(|upper: u32| [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff].map(|lower| upper << 16 | lower)) {
-            let (number, expected) = (f32::from_bits(bits), half::bf16::from_f32(f32::from_bits(bits)));
+        for bits in (0..1 << 16).flat_map(|upper: u32| {
+            [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff].map(|lower| upper << 16 | lower)
+        }) {
+            let (number, expected) =
+                (f32::from_bits(bits), half::bf16::from_f32(f32::from_bits(bits)));
             assert_eq!(nearest(number), expected.to_bits(), "{bits:x}");
         }
     }
 
-    /// Sizes that fill tiles, panels and pairs and such that do not, beside f64, with the processor's instructions and without.
+    /// Sizes that fill tiles, panels and pairs and such that do not, beside f64, with the
+    /// processor's instructions and without.
     #[test]
     fn products_are_those_of_rounded_numbers() {
-        for (n, inputs, outputs) in [(1, 64, 256), (1, 7, 3), (2, 16, 200), (5, 31, 33), (13, 8, 64), (29, 101, 130), (0, 4, 4), (3, 0, 5)]
-        {
-            let (x, mut weights, bias) = (numbers(n * inputs, 1), numbers(inputs * outputs, 2), numbers(outputs, 3));
+        for (n, inputs, outputs) in [
+            (1, 64, 256),
+            (1, 7, 3),
+            (2, 16, 200),
+            (5, 31, 33),
+            (13, 8, 64),
+            (29, 101, 130),
+            (0, 4, 4),
+            (3, 0, 5),
+        ] {
+            let (x, mut weights, bias) =
+                (numbers(n * inputs, 1), numbers(inputs * outputs, 2), numbers(outputs, 3));
             round_to_bf16(&mut weights);
             let mut rounded = x.clone();
             round_to_bf16(&mut rounded);
@@ -173,21 +201,42 @@ mod tests {
                 for index in 0..n {
                     let mut alone = vec![f32::NAN; outputs];
                     packed.multiply(&x[index * inputs..][..inputs], &mut alone, &Serial);
-                    assert_eq!(alone, out[index * outputs..][..outputs], "a row by itself has the same bits");
+                    assert_eq!(
+                        alone,
+                        out[index * outputs..][..outputs],
+                        "a row by itself has the same bits"
+                    );
                     if native {
-                        let row = |output: usize| row(output).iter().map(|&weight| nearest(weight)).chain([0]).take(padded_bf16(inputs));
+                        let row = |output: usize| {
+                            row(output)
+                                .iter()
+                                .map(|&weight| nearest(weight))
+                                .chain([0])
+                                .take(padded_bf16(inputs))
+                        };
                         let rows: Vec<u16> = (0..outputs).flat_map(row).collect();
                         dots_of_bf16(&x[index * inputs..][..inputs], &rows, &mut alone);
-                        alone.iter_mut().zip(bias.unwrap_or(&vec![0.0; outputs])).for_each(|(sum, bias)| *sum += bias);
-                        assert_eq!(alone, out[index * outputs..][..outputs], "some columns have the same bits");
+                        alone
+                            .iter_mut()
+                            .zip(bias.unwrap_or(&vec![0.0; outputs]))
+                            .for_each(|(sum, bias)| *sum += bias);
+                        assert_eq!(
+                            alone,
+                            out[index * outputs..][..outputs],
+                            "some columns have the same bits"
+                        );
                     }
                     for output in 0..outputs {
                         let pairs = rounded[index * inputs..][..inputs].iter().zip(row(output));
                         let products = pairs.map(|(&x, &weight)| f64::from(x) * f64::from(weight));
-                        let (sum, sizes) = products.fold((0.0, 1.0), |(sum, sizes), x| (sum + x, sizes + x.abs()));
+                        let (sum, sizes) =
+                            products.fold((0.0, 1.0), |(sum, sizes), x| (sum + x, sizes + x.abs()));
                         let expected = sum + bias.map_or(0.0, |bias| f64::from(bias[output]));
                         let found = f64::from(out[index * outputs + output]);
-                        assert!((found - expected).abs() < 1e-6 * sizes, "{n} {inputs} {outputs} {native}: {found} {expected}");
+                        assert!(
+                            (found - expected).abs() < 1e-6 * sizes,
+                            "{n} {inputs} {outputs} {native}: {found} {expected}"
+                        );
                     }
                 }
             }

@@ -1,12 +1,13 @@
 //! Exponentials for softmax.
 
-/// `exp(x)` for `x` of at most 0: `2^n · exp(r)` with `|r| <= ln 2 / 2`, by Taylor's series up to a power. Up to the sixth it is right
-/// to three units in the last place, up to the seventh to two.
+/// `exp(x)` for `x` of at most 0: `2^n · exp(r)` with `|r| <= ln 2 / 2`, by Taylor's series up to a
+/// power. Up to the sixth it is right to three units in the last place, up to the seventh to two.
 ///
 /// `FUSED` where the processor multiplies and adds at once.
 #[inline(always)]
 pub fn exponential<const FUSED: bool, const POWER: usize>(x: f32) -> f32 {
-    const FACTORS: [f32; 8] = [1.0, 1.0, 1.0 / 2.0, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5_040.0];
+    const FACTORS: [f32; 8] =
+        [1.0, 1.0, 1.0 / 2.0, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5_040.0];
     /// Below, `exp` leaves the normal numbers.
     const LEAST: f32 = -87.0;
     /// Adding it leaves no bits for the fraction: the nearest integer is in the lowest bits.

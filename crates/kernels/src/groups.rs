@@ -1,5 +1,5 @@
-//! Products of rows of bytes with weights in panels, four bytes of a column side by side: as many as an instruction multiplies in each
-//! lane of a vector.
+//! Products of rows of bytes with weights in panels, four bytes of a column side by side: as many
+//! as an instruction multiplies in each lane of a vector.
 
 use crate::panels::{Lines, Tiles, panels_of, tiles};
 use crate::parallel::{Parallel, Shared, by_columns};
@@ -44,7 +44,8 @@ impl Groups {
     /// Where a byte of a column is in the panels.
     pub(crate) fn place(&self, column: usize, byte: usize) -> usize {
         let (panel, group) = (column / self.columns, byte / GROUP);
-        ((panel * self.groups() + group) * self.columns + column % self.columns) * GROUP + byte % GROUP
+        ((panel * self.groups() + group) * self.columns + column % self.columns) * GROUP
+            + byte % GROUP
     }
 
     /// Those of some outputs, in the given order.
@@ -57,7 +58,8 @@ impl Groups {
             assert!(output < self.outputs, "output {output} of {}", self.outputs);
             for byte in (0..self.bytes).step_by(GROUP) {
                 let (from, to) = (self.place(output, byte), made.place(place, byte));
-                made.panels.all_mut()[to..to + GROUP].copy_from_slice(&self.panels.all()[from..from + GROUP]);
+                made.panels.all_mut()[to..to + GROUP]
+                    .copy_from_slice(&self.panels.all()[from..from + GROUP]);
             }
             (made.starts[place], made.ends[place]) = (self.starts[output], self.ends[output]);
         }
@@ -66,7 +68,8 @@ impl Groups {
 }
 
 impl Groups {
-    /// Computes some columns of a product: `x: [n, bytes]`, `out: [n, columns]`. `work` computes some panels of it.
+    /// Computes some columns of a product: `x: [n, bytes]`, `out: [n, columns]`. `work` computes
+    /// some panels of it.
     ///
     /// # Panics
     /// If a length does not match its dimensions, or the columns begin or end within a panel.
@@ -78,8 +81,13 @@ impl Groups {
         threads: &dyn Parallel,
         work: impl Fn(&Multiply<'_>) + Sync,
     ) {
-        let (n, panels) = (out.len() / columns.len().max(1), panels_of(columns, self.outputs, self.columns));
-        assert_eq!([x.len(), out.len()], [n * self.bytes, n * columns.len()], "[n, inputs] and [n, columns]");
+        let (n, panels) =
+            (out.len() / columns.len().max(1), panels_of(columns, self.outputs, self.columns));
+        assert_eq!(
+            [x.len(), out.len()],
+            [n * self.bytes, n * columns.len()],
+            "[n, inputs] and [n, columns]"
+        );
         let out = &Shared::new(out);
         by_columns(threads, [n, self.bytes, panels.len()], |part| {
             let panels = panels.start + part.start..panels.start + part.end;
@@ -139,18 +147,25 @@ impl<D: Dots> Tiles for Block<'_, '_, D> {
     #[inline(always)]
     fn tile<const ROWS: usize, const PANELS: usize>(&self, row: usize, panel: usize, ahead: usize) {
         let (dots, Multiply { weights, x, out, columns: written, .. }) = (self.dots, self.work);
-        let (&Groups { bytes: width, outputs, .. }, groups, columns) = (*weights, weights.groups(), WIDE * D::LANES);
+        let (&Groups { bytes: width, outputs, .. }, groups, columns) =
+            (*weights, weights.groups(), WIDE * D::LANES);
         let x = &x[row * width..][..ROWS * width];
-        let packed = &weights.panels.all()[panel * groups * columns * GROUP..][..PANELS * groups * columns * GROUP];
-        let (starts, ends) = (&weights.starts[panel * columns..][..PANELS * columns], &weights.ends[panel * columns..][..PANELS * columns]);
-        // SAFETY: all pointers below lie within these slices: `PANELS` panels of `columns` numbers, of `groups` groups each, and
-        // `ROWS` rows of `width` bytes; the caller of `run` has the instructions.
+        let packed = &weights.panels.all()[panel * groups * columns * GROUP..]
+            [..PANELS * groups * columns * GROUP];
+        let (starts, ends) = (
+            &weights.starts[panel * columns..][..PANELS * columns],
+            &weights.ends[panel * columns..][..PANELS * columns],
+        );
+        // SAFETY: all pointers below lie within these slices: `PANELS` panels of `columns` numbers,
+        // of `groups` groups each, and `ROWS` rows of `width` bytes; the caller of `run` has the
+        // instructions.
         unsafe {
             let mut sums = [[[dots.load(starts.as_ptr()); WIDE]; PANELS]; ROWS];
             for sums in &mut sums {
                 for place in 0..PANELS {
                     for half in 0..WIDE {
-                        sums[place][half] = dots.load(starts.as_ptr().add(place * columns + half * D::LANES));
+                        sums[place][half] =
+                            dots.load(starts.as_ptr().add(place * columns + half * D::LANES));
                     }
                 }
             }
@@ -158,15 +173,19 @@ impl<D: Dots> Tiles for Block<'_, '_, D> {
             for group in 0..whole {
                 if PANELS == 1 {
                     for half in 0..WIDE {
-                        ask(packed.as_ptr().wrapping_add((group * columns + half * D::LANES) * GROUP + ahead));
+                        ask(packed
+                            .as_ptr()
+                            .wrapping_add((group * columns + half * D::LANES) * GROUP + ahead));
                     }
                 }
                 for row in 0..ROWS {
-                    let bytes = x.as_ptr().add(row * width + group * GROUP).cast::<u32>().read_unaligned();
+                    let bytes =
+                        x.as_ptr().add(row * width + group * GROUP).cast::<u32>().read_unaligned();
                     for place in 0..PANELS {
                         for half in 0..WIDE {
                             let at = ((place * groups + group) * columns + half * D::LANES) * GROUP;
-                            sums[row][place][half] = dots.dot(sums[row][place][half], bytes, packed.as_ptr().add(at));
+                            sums[row][place][half] =
+                                dots.dot(sums[row][place][half], bytes, packed.as_ptr().add(at));
                         }
                     }
                 }
@@ -175,12 +194,14 @@ impl<D: Dots> Tiles for Block<'_, '_, D> {
                 for row in 0..ROWS {
                     // Weights behind the last byte of a row are zeros.
                     let mut bytes = [0; GROUP];
-                    bytes[..width - whole * GROUP].copy_from_slice(&x[row * width + whole * GROUP..(row + 1) * width]);
+                    bytes[..width - whole * GROUP]
+                        .copy_from_slice(&x[row * width + whole * GROUP..(row + 1) * width]);
                     let bytes = u32::from_ne_bytes(bytes);
                     for place in 0..PANELS {
                         for half in 0..WIDE {
                             let at = ((place * groups + whole) * columns + half * D::LANES) * GROUP;
-                            sums[row][place][half] = dots.dot(sums[row][place][half], bytes, packed.as_ptr().add(at));
+                            sums[row][place][half] =
+                                dots.dot(sums[row][place][half], bytes, packed.as_ptr().add(at));
                         }
                     }
                 }
@@ -199,7 +220,10 @@ impl<D: Dots> Tiles for Block<'_, '_, D> {
                 for (vector, &numbers) in done.as_flattened().iter().enumerate() {
                     let start = panel * columns + vector * D::LANES;
                     let n = outputs.saturating_sub(start).min(D::LANES);
-                    let to = out.part((row + index) * written.len() + start.min(outputs) - written.start, n);
+                    let to = out.part(
+                        (row + index) * written.len() + start.min(outputs) - written.start,
+                        n,
+                    );
                     if n == D::LANES {
                         dots.store(numbers, to.as_mut_ptr());
                     } else {

@@ -1,7 +1,8 @@
-//! Products of rows of unsigned bytes with weights of signed bytes that were packed once: `out = (x - 128) Wᵀ · factors`.
+//! Products of rows of unsigned bytes with weights of signed bytes that were packed once:
+//! `out = (x - 128) Wᵀ · factors`.
 //!
-//! `x: u8 [n, inputs]`, `W: i8 [outputs, inputs]`, `out: f32 [n, outputs]`, a factor for each output. Sums are integers of 32 bits,
-//! which are exact: the order of summation changes nothing.
+//! `x: u8 [n, inputs]`, `W: i8 [outputs, inputs]`, `out: f32 [n, outputs]`, a factor for each
+//! output. Sums are integers of 32 bits, which are exact: the order of summation changes nothing.
 
 use crate::groups::{Dots, GROUP, Groups};
 use crate::parallel::Parallel;
@@ -55,8 +56,9 @@ impl Set {
     }
 }
 
-/// Whether [`IntegerWeights::multiply`] is fast on this processor for rows of so many numbers: it has the instructions, and none for
-/// tiles of integers (AMX), with which others multiply wide rows several times as fast.
+/// Whether [`IntegerWeights::multiply`] is fast on this processor for rows of so many numbers: it
+/// has the instructions, and none for tiles of integers (AMX), with which others multiply wide rows
+/// several times as fast.
 pub fn multiplies_integers(inputs: usize) -> bool {
     const NARROW: usize = 256;
     has_integer_products() && (inputs <= NARROW || !has_tiles())
@@ -135,7 +137,13 @@ impl IntegerWeights {
     ///
     /// # Panics
     /// As there.
-    pub fn multiply_columns(&self, x: &[u8], columns: Range<usize>, out: &mut [f32], threads: &dyn Parallel) {
+    pub fn multiply_columns(
+        &self,
+        x: &[u8],
+        columns: Range<usize>,
+        out: &mut [f32],
+        threads: &dyn Parallel,
+    ) {
         self.groups.multiply(x, &columns, out, threads, |work| match self.set {
             // SAFETY: weights are packed for instructions that this processor has.
             #[cfg(target_arch = "x86_64")]
@@ -166,7 +174,11 @@ impl Dots for Scalar {
     unsafe fn dot(self, sum: i32, bytes: u32, weights: *const i8) -> i32 {
         // SAFETY: by contract, a group of weights.
         let weights = unsafe { weights.cast::<[i8; GROUP]>().read() };
-        bytes.to_ne_bytes().iter().zip(weights).fold(sum, |sum, (&byte, weight)| sum + i32::from(byte) * i32::from(weight))
+        bytes
+            .to_ne_bytes()
+            .iter()
+            .zip(weights)
+            .fold(sum, |sum, (&byte, weight)| sum + i32::from(byte) * i32::from(weight))
     }
 
     unsafe fn scaled(self, sum: i32, factors: *const f32) -> f32 {
@@ -203,7 +215,13 @@ mod x86 {
         #[inline(always)]
         unsafe fn dot(self, sums: __m512i, bytes: u32, weights: *const i8) -> __m512i {
             // SAFETY: by contract.
-            unsafe { _mm512_dpbusd_epi32(sums, _mm512_set1_epi32(bytes as i32), _mm512_loadu_si512(weights.cast())) }
+            unsafe {
+                _mm512_dpbusd_epi32(
+                    sums,
+                    _mm512_set1_epi32(bytes as i32),
+                    _mm512_loadu_si512(weights.cast()),
+                )
+            }
         }
 
         #[inline(always)]
@@ -237,7 +255,13 @@ mod x86 {
         #[inline(always)]
         unsafe fn dot(self, sums: __m256i, bytes: u32, weights: *const i8) -> __m256i {
             // SAFETY: by contract.
-            unsafe { _mm256_dpbusd_avx_epi32(sums, _mm256_set1_epi32(bytes as i32), _mm256_loadu_si256(weights.cast())) }
+            unsafe {
+                _mm256_dpbusd_avx_epi32(
+                    sums,
+                    _mm256_set1_epi32(bytes as i32),
+                    _mm256_loadu_si256(weights.cast()),
+                )
+            }
         }
 
         #[inline(always)]
@@ -289,14 +313,25 @@ mod tests {
         sets
     }
 
-    /// Sizes that fill tiles, panels and groups and such that do not, with every set of instructions: exactly as in f64.
+    /// Sizes that fill tiles, panels and groups and such that do not, with every set of
+    /// instructions: exactly as in f64.
     #[test]
     fn products_of_integers_are_exact() {
-        for (n, inputs, outputs) in [(1, 64, 256), (1, 7, 3), (2, 16, 200), (3, 31, 33), (13, 8, 64), (29, 101, 130), (0, 4, 4), (3, 0, 5)]
-        {
+        for (n, inputs, outputs) in [
+            (1, 64, 256),
+            (1, 7, 3),
+            (2, 16, 200),
+            (3, 31, 33),
+            (13, 8, 64),
+            (29, 101, 130),
+            (0, 4, 4),
+            (3, 0, 5),
+        ] {
             let x: Vec<u8> = (0..n * inputs).map(|index| number(index, 1, 256) as u8).collect();
-            let weights: Vec<u8> = (0..inputs * outputs).map(|index| number(index, 2, 256) as u8).collect();
-            let factors: Vec<f32> = (0..outputs).map(|index| number(index, 3, 100) as f32 / 64.0 - 0.5).collect();
+            let weights: Vec<u8> =
+                (0..inputs * outputs).map(|index| number(index, 2, 256) as u8).collect();
+            let factors: Vec<f32> =
+                (0..outputs).map(|index| number(index, 3, 100) as f32 / 64.0 - 0.5).collect();
             for set in sets() {
                 let mut out = vec![f32::NAN; n * outputs];
                 let packed = IntegerWeights::packed(inputs, &weights, &factors, set);
@@ -305,14 +340,26 @@ mod tests {
                 let chosen: Vec<usize> = (0..outputs).rev().step_by(3).chain([0]).collect();
                 let mut some = vec![f32::NAN; n * chosen.len()];
                 packed.select(&chosen).multiply(&x, &mut some, &Serial);
-                let expected = out.chunks(outputs).flat_map(|row| chosen.iter().map(|&output| row[output]));
-                assert_eq!(some, expected.collect::<Vec<_>>(), "{set:?} {n} {inputs} {outputs}: some outputs");
+                let expected =
+                    out.chunks(outputs).flat_map(|row| chosen.iter().map(|&output| row[output]));
+                assert_eq!(
+                    some,
+                    expected.collect::<Vec<_>>(),
+                    "{set:?} {n} {inputs} {outputs}: some outputs"
+                );
                 for index in 0..n {
                     for output in 0..outputs {
-                        let product =
-                            |input| (i64::from(x[index * inputs + input]) - 128) * i64::from(weights[input * outputs + output] as i8);
-                        let expected = (0..inputs).map(product).sum::<i64>() as f32 * factors[output];
-                        assert_eq!(out[index * outputs + output], expected, "{set:?} {n} {inputs} {outputs}: row {index}, output {output}");
+                        let product = |input| {
+                            (i64::from(x[index * inputs + input]) - 128)
+                                * i64::from(weights[input * outputs + output] as i8)
+                        };
+                        let expected =
+                            (0..inputs).map(product).sum::<i64>() as f32 * factors[output];
+                        assert_eq!(
+                            out[index * outputs + output],
+                            expected,
+                            "{set:?} {n} {inputs} {outputs}: row {index}, output {output}"
+                        );
                     }
                 }
             }

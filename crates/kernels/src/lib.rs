@@ -1,8 +1,8 @@
-//! Loops over rows of numbers that decoding spends its time in: products with packed weights, attention to caches, what stands between
-//! two products, and exponentials.
+//! Loops over rows of numbers that decoding spends its time in: products with packed weights,
+//! attention to caches, what stands between two products, and exponentials.
 //!
-//! Each is compiled for several instruction sets, and the processor's best is chosen when it is called. A row gives the same bits in
-//! whatever batch it stands, with whatever padding.
+//! Each is compiled for several instruction sets, and the processor's best is chosen when it is
+//! called. A row gives the same bits in whatever batch it stands, with whatever padding.
 //!
 //! This crate does not depend on graphs or engines.
 

@@ -9,7 +9,8 @@ use std::slice;
 /// # Panics
 /// If there are no such columns, or panels are not whole.
 pub(crate) fn panels_of(columns: &Range<usize>, outputs: usize, width: usize) -> Range<usize> {
-    let is_whole = columns.start.is_multiple_of(width) && (columns.end == outputs || columns.end.is_multiple_of(width));
+    let is_whole = columns.start.is_multiple_of(width)
+        && (columns.end == outputs || columns.end.is_multiple_of(width));
     assert!(
         is_whole && columns.start <= columns.end && columns.end <= outputs,
         "columns {columns:?} of {outputs}: whole panels of {width}"
@@ -37,11 +38,16 @@ impl Number for i8 {}
 
 impl<T: Number> Lines<T> {
     pub(crate) fn zeros(len: usize) -> Self {
-        Self { lines: vec![Line([0; 64]); (len * size_of::<T>()).div_ceil(64)], len, _numbers: PhantomData }
+        Self {
+            lines: vec![Line([0; 64]); (len * size_of::<T>()).div_ceil(64)],
+            len,
+            _numbers: PhantomData,
+        }
     }
 
     pub(crate) fn all(&self) -> &[T] {
-        // SAFETY: lines are aligned for every number, hold at least `len`, and any bytes are numbers.
+        // SAFETY: lines are aligned for every number, hold at least `len`, and any bytes are
+        // numbers.
         unsafe { slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
     }
 
@@ -53,20 +59,21 @@ impl<T: Number> Lines<T> {
 
 /// Computes tiles of a product.
 pub(crate) trait Tiles {
-    /// The tile of `ROWS` rows from `row` and `PANELS` panels from `panel`. A tile of one panel asks for the weights that are `ahead` bytes
-    /// behind those that it reads.
+    /// The tile of `ROWS` rows from `row` and `PANELS` panels from `panel`. A tile of one panel
+    /// asks for the weights that are `ahead` bytes behind those that it reads.
     fn tile<const ROWS: usize, const PANELS: usize>(&self, row: usize, panel: usize, ahead: usize);
 
     /// The size of a panel.
     fn bytes(&self) -> usize;
 }
 
-/// Covers `n` rows and some panels with tiles of at most `most` rows (at most 12). Rows of `bytes` bytes are taken in blocks that
-/// stay in the cache while weights pass.
+/// Covers `n` rows and some panels with tiles of at most `most` rows (at most 12). Rows of `bytes`
+/// bytes are taken in blocks that stay in the cache while weights pass.
 #[inline(always)]
 pub(crate) fn tiles(n: usize, bytes: usize, most: usize, panels: Range<usize>, work: impl Tiles) {
     const BLOCK: usize = 1 << 18;
-    /// Further than processors look by themselves while they multiply, and less than stays in the second cache.
+    /// Further than processors look by themselves while they multiply, and less than stays in the
+    /// second cache.
     const AHEAD: usize = 1 << 14;
     let block = (BLOCK / bytes.max(1)).max(most);
     let mut first = 0;
@@ -85,7 +92,8 @@ pub(crate) fn tiles(n: usize, bytes: usize, most: usize, panels: Range<usize>, w
             while left > 0 {
                 // Equal shares: a last tile of one row would waste most of its weights.
                 let share = left.div_ceil(left.div_ceil(most));
-                // The first tile reads a panel from memory; the others meanwhile ask for the next one.
+                // The first tile reads a panel from memory; the others meanwhile ask for the next
+                // one.
                 let ahead = if row == first { AHEAD } else { work.bytes() };
                 one(&work, [share, together], row, panel, ahead);
                 (row, left) = (row + share, left - share);

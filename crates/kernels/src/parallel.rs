@@ -6,7 +6,8 @@ use std::slice;
 
 /// Threads that share work.
 pub trait Parallel {
-    /// Calls `work` for each index below `n`, in any order, possibly at the same time, and returns after all.
+    /// Calls `work` for each index below `n`, in any order, possibly at the same time, and returns
+    /// after all.
     fn each(&self, n: usize, work: &(dyn Fn(usize) + Sync));
 
     /// Number of threads.
@@ -31,13 +32,22 @@ impl Parallel for Serial {
 const ENOUGH: usize = 1 << 16;
 
 /// Divides the panels of a product `[rows, inputs, panels]` among the threads.
-pub(crate) fn by_columns(threads: &dyn Parallel, sizes: [usize; 3], work: impl Fn(Range<usize>) + Sync) {
+pub(crate) fn by_columns(
+    threads: &dyn Parallel,
+    sizes: [usize; 3],
+    work: impl Fn(Range<usize>) + Sync,
+) {
     let [rows, inputs, panels] = sizes;
     by_parts(threads, panels, rows * inputs * panels * 16, work);
 }
 
 /// Divides `n` things among the threads, if they cost enough multiplications.
-pub(crate) fn by_parts(threads: &dyn Parallel, n: usize, multiplications: usize, work: impl Fn(Range<usize>) + Sync) {
+pub(crate) fn by_parts(
+    threads: &dyn Parallel,
+    n: usize,
+    multiplications: usize,
+    work: impl Fn(Range<usize>) + Sync,
+) {
     let parts = threads.threads().min(n);
     if parts <= 1 || multiplications < ENOUGH {
         return work(0..n);

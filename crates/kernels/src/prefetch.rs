@@ -11,8 +11,8 @@ pub(crate) fn prefetch(numbers: &[f32]) {
     }
 }
 
-/// Asks for as many numbers as there are in `part`, `distance` numbers behind it: those of the next row, while this one is worked on.
-/// There need not be any.
+/// Asks for as many numbers as there are in `part`, `distance` numbers behind it: those of the next
+/// row, while this one is worked on. There need not be any.
 #[inline(always)]
 pub fn prefetch_behind<N: Copy>(part: &[N], distance: usize) {
     for line in (0..part.len()).step_by(LINE / size_of::<N>()) {
@@ -26,7 +26,8 @@ pub(crate) fn ask<N>(address: *const N) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: it is a hint, which reads and writes nothing that a program could see, at any address.
+        // SAFETY: it is a hint, which reads and writes nothing that a program could see, at any
+        // address.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]

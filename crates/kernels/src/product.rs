@@ -1,8 +1,9 @@
 //! Products of rows with weights that were packed once: `out = x Wᵀ + bias`.
 //!
-//! `x: [n, inputs]`, `W: [outputs, inputs]`, `out: [n, outputs]`. Weights lie in panels of as many columns as two vectors hold, input
-//! after input, so that they are read once, in order. Every number is one sum over the inputs in their order: a row gives the same
-//! bits in whatever batch it stands.
+//! `x: [n, inputs]`, `W: [outputs, inputs]`, `out: [n, outputs]`. Weights lie in panels of as many
+//! columns as two vectors hold, input after input, so that they are read once, in order. Every
+//! number is one sum over the inputs in their order: a row gives the same bits in whatever batch it
+//! stands.
 
 use crate::panels::{Lines, Tiles, panels_of, tiles};
 use crate::parallel::{Parallel, Shared, by_columns};
@@ -27,17 +28,29 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Packs weights: `fill` writes the row `[inputs]` of an output. Without `bias`, zeros are added.
+    /// Packs weights: `fill` writes the row `[inputs]` of an output. Without `bias`, zeros are
+    /// added.
     ///
     /// # Panics
     /// If the bias has another length than `outputs`.
-    pub fn pack(inputs: usize, outputs: usize, fill: impl FnMut(usize, &mut [f32]), bias: Option<&[f32]>) -> Self {
+    pub fn pack(
+        inputs: usize,
+        outputs: usize,
+        fill: impl FnMut(usize, &mut [f32]),
+        bias: Option<&[f32]>,
+    ) -> Self {
         Self::packed([inputs, outputs], Arch::new().dispatch(Columns), fill, bias)
     }
 
-    fn packed([inputs, outputs]: [usize; 2], columns: usize, mut fill: impl FnMut(usize, &mut [f32]), given: Option<&[f32]>) -> Self {
+    fn packed(
+        [inputs, outputs]: [usize; 2],
+        columns: usize,
+        mut fill: impl FnMut(usize, &mut [f32]),
+        given: Option<&[f32]>,
+    ) -> Self {
         let n_panels = outputs.div_ceil(columns);
-        let (mut panels, mut bias) = (Lines::zeros(n_panels * inputs * columns), vec![0.0; n_panels * columns]);
+        let (mut panels, mut bias) =
+            (Lines::zeros(n_panels * inputs * columns), vec![0.0; n_panels * columns]);
         let (all, mut row) = (panels.all_mut(), vec![0.0; inputs]);
         for output in 0..outputs {
             fill(output, &mut row);
@@ -71,11 +84,23 @@ impl Weights {
     /// Some columns of the product: `out: [n, columns]`, with the bits that all have.
     ///
     /// # Panics
-    /// If a length does not match its dimensions, or the columns begin or end within a panel, of which none is wider than 64.
-    pub fn multiply_columns(&self, x: &[f32], columns: Range<usize>, out: &mut [f32], threads: &dyn Parallel) {
-        let (inputs, panels, weights) = (self.inputs, panels_of(&columns, self.outputs, self.columns), self.view(&columns));
+    /// If a length does not match its dimensions, or the columns begin or end within a panel, of
+    /// which none is wider than 64.
+    pub fn multiply_columns(
+        &self,
+        x: &[f32],
+        columns: Range<usize>,
+        out: &mut [f32],
+        threads: &dyn Parallel,
+    ) {
+        let (inputs, panels, weights) =
+            (self.inputs, panels_of(&columns, self.outputs, self.columns), self.view(&columns));
         let n = out.len() / columns.len().max(1);
-        assert_eq!([x.len(), out.len()], [n * inputs, n * columns.len()], "[n, inputs] and [n, columns]");
+        assert_eq!(
+            [x.len(), out.len()],
+            [n * inputs, n * columns.len()],
+            "[n, inputs] and [n, columns]"
+        );
         let (out, strides) = (Shared::new(out), [inputs, columns.len()]);
         by_columns(threads, [n, inputs, panels.len()], |panels| {
             Arch::new().dispatch(Multiply { weights, x, strides, out: &out, start: 0, n, panels });
@@ -84,8 +109,14 @@ impl Weights {
 
     fn view(&self, columns: &Range<usize>) -> Packed<'_> {
         let Range { start, end } = panels_of(columns, self.outputs, self.columns);
-        let panels = &self.panels.all()[start * self.inputs * self.columns..end * self.inputs * self.columns];
-        Packed { panels, bias: &self.bias[start * self.columns..end * self.columns], inputs: self.inputs, outputs: columns.len() }
+        let panels = &self.panels.all()
+            [start * self.inputs * self.columns..end * self.inputs * self.columns];
+        Packed {
+            panels,
+            bias: &self.bias[start * self.columns..end * self.columns],
+            inputs: self.inputs,
+            outputs: columns.len(),
+        }
     }
 }
 
@@ -154,10 +185,14 @@ impl<S: Simd> Tiles for Block<'_, '_, S> {
     #[allow(clippy::needless_range_loop, reason = "constant places keep sums in registers")]
     #[inline(always)]
     fn tile<const ROWS: usize, const PANELS: usize>(&self, row: usize, panel: usize, ahead: usize) {
-        let (simd, &Multiply { weights, x, strides: [x_stride, out_stride], out, start: begin, .. }) = (self.simd, self.work);
+        let (
+            simd,
+            &Multiply { weights, x, strides: [x_stride, out_stride], out, start: begin, .. },
+        ) = (self.simd, self.work);
         let (Packed { panels, bias, inputs, outputs }, columns) = (weights, WIDE * S::F32_LANES);
         let x = &x[row * x_stride..][..(ROWS - 1) * x_stride + inputs];
-        let packed = S::as_simd_f32s(&panels[panel * inputs * columns..][..PANELS * inputs * columns]).0;
+        let packed =
+            S::as_simd_f32s(&panels[panel * inputs * columns..][..PANELS * inputs * columns]).0;
         let bias = S::as_simd_f32s(&bias[panel * columns..][..PANELS * columns]).0;
         let mut sums = [[[simd.splat_f32s(0.0); WIDE]; PANELS]; ROWS];
         for input in 0..inputs {
@@ -169,8 +204,10 @@ impl<S: Simd> Tiles for Block<'_, '_, S> {
             }
             for place in 0..PANELS {
                 for half in 0..WIDE {
-                    // SAFETY: there are `inputs` times `WIDE` vectors in each of the `PANELS` panels.
-                    here[place][half] = unsafe { *packed.get_unchecked((place * inputs + input) * WIDE + half) };
+                    // SAFETY: there are `inputs` times `WIDE` vectors in each of the `PANELS`
+                    // panels.
+                    here[place][half] =
+                        unsafe { *packed.get_unchecked((place * inputs + input) * WIDE + half) };
                 }
             }
             for row in 0..ROWS {
@@ -178,7 +215,8 @@ impl<S: Simd> Tiles for Block<'_, '_, S> {
                 let number = simd.splat_f32s(unsafe { *x.get_unchecked(row * x_stride + input) });
                 for place in 0..PANELS {
                     for half in 0..WIDE {
-                        sums[row][place][half] = simd.mul_add_e_f32s(number, here[place][half], sums[row][place][half]);
+                        sums[row][place][half] =
+                            simd.mul_add_e_f32s(number, here[place][half], sums[row][place][half]);
                     }
                 }
             }
@@ -188,7 +226,8 @@ impl<S: Simd> Tiles for Block<'_, '_, S> {
         for row in 0..ROWS {
             for place in 0..PANELS {
                 for half in 0..WIDE {
-                    done[row][place][half] = simd.add_f32s(sums[row][place][half], bias[place * WIDE + half]);
+                    done[row][place][half] =
+                        simd.add_f32s(sums[row][place][half], bias[place * WIDE + half]);
                 }
             }
         }
@@ -197,7 +236,8 @@ impl<S: Simd> Tiles for Block<'_, '_, S> {
                 let start = panel * columns + vector * S::F32_LANES;
                 let n = outputs.saturating_sub(start).min(S::F32_LANES);
                 // SAFETY: a thread has columns of its own.
-                let to = unsafe { out.part(begin + (row + index) * out_stride + start.min(outputs), n) };
+                let to =
+                    unsafe { out.part(begin + (row + index) * out_stride + start.min(outputs), n) };
                 if n == S::F32_LANES {
                     S::as_mut_simd_f32s(to).0[0] = numbers;
                 } else {
@@ -215,29 +255,55 @@ mod tests {
     use crate::testing::numbers;
     use pulp::Scalar;
 
-    /// Sizes that fill tiles and panels and such that do not: beside f64, and beside the same loops without vectors.
+    /// Sizes that fill tiles and panels and such that do not: beside f64, and beside the same loops
+    /// without vectors.
     #[test]
     fn products_are_as_in_f64_and_as_without_vectors() {
-        for (n, inputs, outputs) in [(1, 64, 256), (1, 7, 3), (2, 16, 200), (5, 31, 33), (13, 8, 64), (29, 100, 130), (0, 4, 4), (3, 0, 5)]
-        {
-            let (x, weights, bias) = (numbers(n * inputs, 1), numbers(inputs * outputs, 2), numbers(outputs, 3));
+        for (n, inputs, outputs) in [
+            (1, 64, 256),
+            (1, 7, 3),
+            (2, 16, 200),
+            (5, 31, 33),
+            (13, 8, 64),
+            (29, 100, 130),
+            (0, 4, 4),
+            (3, 0, 5),
+        ] {
+            let (x, weights, bias) =
+                (numbers(n * inputs, 1), numbers(inputs * outputs, 2), numbers(outputs, 3));
             let row = |output: usize| &weights[output * inputs..][..inputs];
             let fill = |output: usize, to: &mut [f32]| to.copy_from_slice(row(output));
             for bias in [Some(&*bias), None] {
-                let (mut out, mut plain) = (vec![f32::NAN; n * outputs], vec![f32::NAN; n * outputs]);
+                let (mut out, mut plain) =
+                    (vec![f32::NAN; n * outputs], vec![f32::NAN; n * outputs]);
                 Weights::pack(inputs, outputs, fill, bias).multiply(&x, &mut out, &Serial);
                 let scalar = Weights::packed([inputs, outputs], WIDE, fill, bias);
                 let panels = 0..scalar.bias.len() / WIDE;
                 let (weights, strides) = (scalar.view(&(0..outputs)), [inputs, outputs]);
-                Multiply { weights, x: &x, strides, out: &Shared::new(&mut plain), start: 0, n, panels }.with_simd(Scalar);
+                Multiply {
+                    weights,
+                    x: &x,
+                    strides,
+                    out: &Shared::new(&mut plain),
+                    start: 0,
+                    n,
+                    panels,
+                }
+                .with_simd(Scalar);
                 for index in 0..n {
                     for output in 0..outputs {
                         let pairs = x[index * inputs..][..inputs].iter().zip(row(output));
                         let products = pairs.map(|(&x, &weight)| f64::from(x) * f64::from(weight));
-                        let (sum, sizes) = products.fold((0.0, 1.0), |(sum, sizes), x| (sum + x, sizes + x.abs()));
+                        let (sum, sizes) =
+                            products.fold((0.0, 1.0), |(sum, sizes), x| (sum + x, sizes + x.abs()));
                         let expected = sum + bias.map_or(0.0, |bias| f64::from(bias[output]));
-                        for found in [out[index * outputs + output], plain[index * outputs + output]] {
-                            assert!((f64::from(found) - expected).abs() < 1e-6 * sizes, "{n} {inputs} {outputs}: {found} {expected}");
+                        for found in
+                            [out[index * outputs + output], plain[index * outputs + output]]
+                        {
+                            assert!(
+                                (f64::from(found) - expected).abs() < 1e-6 * sizes,
+                                "{n} {inputs} {outputs}: {found} {expected}"
+                            );
                         }
                     }
                 }
@@ -250,7 +316,12 @@ mod tests {
     fn a_row_is_the_same_in_every_batch() {
         let (n, inputs, outputs) = (31, 40, 77);
         let (x, weights) = (numbers(n * inputs, 1), numbers(inputs * outputs, 2));
-        let packed = Weights::pack(inputs, outputs, |output, to| to.copy_from_slice(&weights[output * inputs..][..inputs]), None);
+        let packed = Weights::pack(
+            inputs,
+            outputs,
+            |output, to| to.copy_from_slice(&weights[output * inputs..][..inputs]),
+            None,
+        );
         let mut all = vec![0.0; n * outputs];
         packed.multiply(&x, &mut all, &Serial);
         for index in 0..n {

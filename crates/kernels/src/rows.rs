@@ -18,8 +18,8 @@ pub struct Rows<'r> {
     pub activation: Activation,
 }
 
-/// Layer normalisation of rows (Ba et al. 2016), or without a bias normalisation by the root of the mean square (Zhang and Sennrich
-/// 2019).
+/// Layer normalisation of rows (Ba et al. 2016), or without a bias normalisation by the root of the
+/// mean square (Zhang and Sennrich 2019).
 #[derive(Clone, Copy, Debug)]
 pub struct Norm<'r> {
     /// `[width]`
@@ -30,7 +30,8 @@ pub struct Norm<'r> {
     pub epsilon: f32,
 }
 
-/// Rows quantised to 127 steps on either side of zero, with one step size per row (128 represents zero, as in ONNX Runtime).
+/// Rows quantised to 127 steps on either side of zero, with one step size per row (128 represents
+/// zero, as in ONNX Runtime).
 #[derive(Debug)]
 pub struct Quantised<'q> {
     /// `[rows, width]`
@@ -64,15 +65,30 @@ impl Rows<'_> {
     ///
     /// # Panics
     /// If a length does not match its dimensions.
-    pub fn apply(&self, first: usize, place: Place<'_>, width: usize, quantised: Option<Quantised<'_>>) {
+    pub fn apply(
+        &self,
+        first: usize,
+        place: Place<'_>,
+        width: usize,
+        quantised: Option<Quantised<'_>>,
+    ) {
         let n = place.len() / width.max(1);
         assert_eq!(place.len(), n * width, "whole rows");
         assert!(!matches!(&place, Place::To(rows, out) if rows.len() != out.len()), "[n, width]");
-        assert!(quantised.as_ref().is_none_or(|made| (made.bytes.len(), made.largest.len()) == (n * width, n)), "bytes: [n, width]");
-        let wide = [self.bias, self.norm.map(|norm| norm.weight), self.norm.and_then(|norm| norm.bias)];
+        assert!(
+            quantised
+                .as_ref()
+                .is_none_or(|made| (made.bytes.len(), made.largest.len()) == (n * width, n)),
+            "bytes: [n, width]"
+        );
+        let wide =
+            [self.bias, self.norm.map(|norm| norm.weight), self.norm.and_then(|norm| norm.bias)];
         assert!(wide.into_iter().flatten().all(|row| row.len() == width), "[width]");
         assert!(self.scale.is_none_or(|scale| scale.len() >= first + n), "[rows]");
-        assert!(self.residual.is_none_or(|residual| residual.len() >= (first + n) * width), "[rows, width]");
+        assert!(
+            self.residual.is_none_or(|residual| residual.len() >= (first + n) * width),
+            "[rows, width]"
+        );
         Arch::new().dispatch(Apply { rows: self, first, n, place, width, quantised });
     }
 }
@@ -108,7 +124,9 @@ impl WithSimd for Apply<'_, '_> {
                 (None, None) => {}
             }
             if let Some(residual) = rows.residual {
-                each(row, &residual[(first + index) * width..][..width], |x, residual| x + residual);
+                each(row, &residual[(first + index) * width..][..width], |x, residual| {
+                    x + residual
+                });
             }
             if let Some(norm) = &rows.norm {
                 normalise(simd, row, norm);
@@ -164,7 +182,8 @@ fn normalise<S: Simd>(simd: S, row: &mut [f32], norm: &Norm<'_>) {
         let distance = simd.sub_f32s(vector, wide_mean);
         squares = simd.mul_add_e_f32s(distance, distance, squares);
     }
-    let squares = simd.reduce_sum_f32s(squares) + rest.iter().map(|x| (x - mean) * (x - mean)).sum::<f32>();
+    let squares =
+        simd.reduce_sum_f32s(squares) + rest.iter().map(|x| (x - mean) * (x - mean)).sum::<f32>();
     let factor = 1.0 / (squares / n + norm.epsilon).sqrt();
     match norm.bias {
         Some(bias) => {
@@ -182,7 +201,8 @@ fn normalise<S: Simd>(simd: S, row: &mut [f32], norm: &Norm<'_>) {
 fn quantise<S: Simd>(simd: S, row: &[f32], bytes: &mut [u8]) -> f32 {
     /// The steps on either side of zero.
     const SIDE: f32 = 127.0;
-    /// Adding it leaves no bits for the fraction: the nearest integer, ties to even, is in the lowest bits.
+    /// Adding it leaves no bits for the fraction: the nearest integer, ties to even, is in the
+    /// lowest bits.
     const INTEGERS: f32 = 12_582_912.0;
     let (vectors, rest) = S::as_simd_f32s(row);
     let (mut most, mut sum) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
@@ -194,7 +214,8 @@ fn quantise<S: Simd>(simd: S, row: &[f32], bytes: &mut [u8]) -> f32 {
         let size = simd.abs_f32s(simd.partial_load_f32s(rest));
         (most, sum) = (simd.max_f32s(most, size), simd.add_f32s(sum, size));
     }
-    let largest = if simd.reduce_sum_f32s(sum).is_nan() { f32::NAN } else { simd.reduce_max_f32s(most) };
+    let largest =
+        if simd.reduce_sum_f32s(sum).is_nan() { f32::NAN } else { simd.reduce_max_f32s(most) };
     // For a row of zeros this is 0 · ∞ = NaN, whose lowest bits are 0.
     let factor = SIDE / largest;
     let row = &row[..bytes.len()];

@@ -1,8 +1,10 @@
 //! The largest numbers of a product's rows, without most of the product.
 //!
-//! Products of 8-bit integers say how large a number can be at most and must be at least: `x·w - x̂·ŵ = (x - x̂)·ŵ + x·(w - ŵ)`, and no
-//! product of vectors is larger than that of their lengths. Only columns that can be among the largest are computed, with the same bits
-//! as [`Weights`](crate::Weights) gives them. Of 8,000 logits of a translation model these are about ten.
+//! Products of 8-bit integers say how large a number can be at most and must be at least:
+//! `x·w - x̂·ŵ = (x - x̂)·ŵ + x·(w - ŵ)`, and no product of vectors is larger than that of their
+//! lengths. Only columns that can be among the largest are computed, with the same bits as
+//! [`Weights`](crate::Weights) gives them. Of 8,000 logits of a translation model these are about
+//! ten.
 
 use crate::integers::{IntegerWeights, has_integer_products};
 use crate::parallel::Parallel;
@@ -20,13 +22,15 @@ const BLOCK: usize = 256;
 /// Blocks whose groups are kept apart.
 const APART: usize = 8;
 
-/// Numbers of integer products that are looked through while they are in the cache, if the weights are too.
+/// Numbers of integer products that are looked through while they are in the cache, if the weights
+/// are too.
 const CACHED: usize = 1 << 17;
 
 /// More than what rounding adds to a bound.
 const SLACK: f32 = 1.001;
 
-/// Weights `[outputs, inputs]` of a product `x Wᵀ + bias` as integers, and how far they are from the weights.
+/// Weights `[outputs, inputs]` of a product `x Wᵀ + bias` as integers, and how far they are from
+/// the weights.
 #[derive(Debug)]
 pub struct Screen {
     integers: IntegerWeights,
@@ -35,7 +39,8 @@ pub struct Screen {
     distances: Option<Distances>,
 }
 
-/// For each output the length of its rounded weights, and that of what rounding left out; and the largest of these in each group.
+/// For each output the length of its rounded weights, and that of what rounding left out; and the
+/// largest of these in each group.
 #[derive(Debug)]
 struct Distances {
     kept: Vec<f32>,
@@ -105,30 +110,47 @@ impl Screen {
         Self { integers, bias, distances: None }
     }
 
-    /// Rounds weights: `fill` writes the row `[inputs]` of an output. `None` if a number is NaN or infinite; a bias can be minus infinity.
+    /// Rounds weights: `fill` writes the row `[inputs]` of an output. `None` if a number is NaN or
+    /// infinite; a bias can be minus infinity.
     ///
     /// # Panics
     /// If the bias has another length than `outputs`.
-    pub fn new(inputs: usize, outputs: usize, mut fill: impl FnMut(usize, &mut [f32]), bias: Option<&[f32]>) -> Option<Self> {
+    pub fn new(
+        inputs: usize,
+        outputs: usize,
+        mut fill: impl FnMut(usize, &mut [f32]),
+        bias: Option<&[f32]>,
+    ) -> Option<Self> {
         assert!(bias.is_none_or(|bias| bias.len() == outputs), "[outputs]");
-        let (mut row, mut bytes, mut steps) = (vec![0.0; inputs], vec![0; inputs * outputs], vec![0.0; outputs]);
+        let (mut row, mut bytes, mut steps) =
+            (vec![0.0; inputs], vec![0; inputs * outputs], vec![0.0; outputs]);
         let (mut all_kept, mut all_left) = (vec![0.0; outputs], vec![0.0; outputs]);
         // What sums of as many products in f32 can be off, relative to the lengths.
         let rounding = (inputs + 8) as f32 * f32::EPSILON;
         for output in 0..outputs {
             fill(output, &mut row);
             let is_usable = |bias: f32| bias.is_finite() || bias == f32::NEG_INFINITY;
-            if !row.iter().all(|weight| weight.is_finite()) || !bias.is_none_or(|bias| is_usable(bias[output])) {
+            if !row.iter().all(|weight| weight.is_finite())
+                || !bias.is_none_or(|bias| is_usable(bias[output]))
+            {
                 return None;
             }
             let largest = row.iter().fold(0.0_f32, |largest, weight| largest.max(weight.abs()));
             let step = largest / SIDE;
             let (mut kept, mut left, mut all) = (0.0_f32, 0.0_f32, 0.0_f32);
             for (input, &weight) in row.iter().enumerate() {
-                let integer = if largest > 0.0 { (weight / step).round_ties_even().clamp(-SIDE, SIDE) } else { 0.0 };
+                let integer = if largest > 0.0 {
+                    (weight / step).round_ties_even().clamp(-SIDE, SIDE)
+                } else {
+                    0.0
+                };
                 bytes[input * outputs + output] = integer as i8 as u8;
                 let rounded = integer * step;
-                (kept, left, all) = (kept + rounded * rounded, left + (weight - rounded).powi(2), all + weight * weight);
+                (kept, left, all) = (
+                    kept + rounded * rounded,
+                    left + (weight - rounded).powi(2),
+                    all + weight * weight,
+                );
             }
             steps[output] = step;
             all_kept[output] = kept.sqrt() * SLACK;
@@ -144,8 +166,12 @@ impl Screen {
     /// # Panics
     /// If there is no such output.
     pub fn select(&self, outputs: &[usize]) -> Self {
-        let chosen = |numbers: &[f32]| outputs.iter().map(|&output| numbers[output]).collect::<Vec<_>>();
-        let distances = self.distances.as_ref().map(|distances| Distances::new(chosen(&distances.kept), chosen(&distances.left)));
+        let chosen =
+            |numbers: &[f32]| outputs.iter().map(|&output| numbers[output]).collect::<Vec<_>>();
+        let distances = self
+            .distances
+            .as_ref()
+            .map(|distances| Distances::new(chosen(&distances.kept), chosen(&distances.left)));
         Self { integers: self.integers.select(outputs), bias: chosen(&self.bias), distances }
     }
 
@@ -177,11 +203,19 @@ impl Screen {
         largest.resize(x.len() / inputs.max(1), 0.0);
         let quantised = Quantised { bytes: &mut bytes, largest: &mut largest };
         Rows::default().apply(0, Place::Nowhere(x), inputs, Some(quantised));
-        self.look(&bytes, wanted, threads, |row| (largest[row] / SIDE, Some(&x[row * inputs..][..inputs])), room, &mut found);
+        self.look(
+            &bytes,
+            wanted,
+            threads,
+            |row| (largest[row] / SIDE, Some(&x[row * inputs..][..inputs])),
+            room,
+            &mut found,
+        );
         (room.bytes, room.largest) = (bytes, largest);
     }
 
-    /// The same for rows of integers, `x: u8 [n, inputs]`, whose products are exact, and are multiplied by the step of their row.
+    /// The same for rows of integers, `x: u8 [n, inputs]`, whose products are exact, and are
+    /// multiplied by the step of their row.
     ///
     /// # Panics
     /// As [`Screen::candidates`].
@@ -212,15 +246,27 @@ impl Screen {
         assert_eq!(bytes.len(), n * inputs, "[n, inputs]");
         let is_small = inputs * outputs <= 8 * CACHED;
         // Whole tiles of the product.
-        let together = if is_small { (CACHED / outputs.max(1) / 12 * 12).clamp(12, 96) } else { 96 }.min(n.max(1));
+        let together =
+            if is_small { (CACHED / outputs.max(1) / 12 * 12).clamp(12, 96) } else { 96 }
+                .min(n.max(1));
         let Room { products, upper, candidates, .. } = room;
         products.resize(products.len().max(together * outputs), 0.0);
         for (block, bytes) in bytes.chunks((together * inputs).max(1)).enumerate() {
             let products = &mut products[..bytes.len() / inputs * outputs];
             self.integers.multiply(bytes, products, threads);
             for (row, products) in products.chunks_exact(outputs).enumerate() {
-                let ((step, x), bytes) = (step_of(block * together + row), &bytes[row * inputs..][..inputs]);
-                Arch::new().dispatch(Look { screen: self, x, bytes, step, products, wanted, upper, found: candidates });
+                let ((step, x), bytes) =
+                    (step_of(block * together + row), &bytes[row * inputs..][..inputs]);
+                Arch::new().dispatch(Look {
+                    screen: self,
+                    x,
+                    bytes,
+                    step,
+                    products,
+                    wanted,
+                    upper,
+                    found: candidates,
+                });
                 found(block * together + row, candidates);
             }
         }
@@ -266,7 +312,8 @@ impl WithSimd for Look<'_> {
             return;
         }
         upper.clear();
-        // Of groups that share no column: above the `count`-th largest of their lower bounds are at least as many numbers.
+        // Of groups that share no column: above the `count`-th largest of their lower bounds are at
+        // least as many numbers.
         let mut lower = [[f32::NEG_INFINITY; LANES]; APART];
         let mut start = 0;
         while start < products.len() {
@@ -338,7 +385,9 @@ impl Row<'_> {
     #[inline(always)]
     fn upper(&self, column: usize) -> f32 {
         let error = match &self.screen.distances {
-            Some(distances) => self.left * distances.kept[column] + self.all * distances.left[column],
+            Some(distances) => {
+                self.left * distances.kept[column] + self.all * distances.left[column]
+            }
             None => 0.0,
         };
         self.number(column) + error
@@ -349,7 +398,8 @@ impl Row<'_> {
         self.products[column] * self.step + self.screen.bias[column]
     }
 
-    /// The largest number of each group in the block from `start` on: of the columns that are [`LANES`] apart.
+    /// The largest number of each group in the block from `start` on: of the columns that are
+    /// [`LANES`] apart.
     #[allow(clippy::needless_range_loop, reason = "as in `with_simd`")]
     #[inline(always)]
     fn largest(&self, start: usize) -> [f32; LANES] {
@@ -359,7 +409,8 @@ impl Row<'_> {
         let mut largest = [f32::NEG_INFINITY; LANES];
         for index in 0..products.len() {
             for lane in 0..LANES {
-                largest[lane] = larger(largest[lane], products[index][lane] * self.step + bias[index][lane]);
+                largest[lane] =
+                    larger(largest[lane], products[index][lane] * self.step + bias[index][lane]);
             }
         }
         for lane in 0..rest.len() {
@@ -399,7 +450,8 @@ pub(crate) fn nth_largest(numbers: &mut [f32], n: usize) -> f32 {
     best[n - 1]
 }
 
-/// `x · row` of `rows: [n, inputs]`, summed in the order in which [`Weights`](crate::Weights) sums; `out: [n]`.
+/// `x · row` of `rows: [n, inputs]`, summed in the order in which [`Weights`](crate::Weights) sums;
+/// `out: [n]`.
 ///
 /// # Panics
 /// If a length does not match its dimensions.
@@ -424,7 +476,9 @@ impl WithSimd for Dots<'_> {
         let Self { x, rows, out } = self;
         for (block, out) in out.chunks_mut(TOGETHER).enumerate() {
             // A block that is not full sums its last row several times.
-            let row = |place: usize| &rows[(block * TOGETHER + place.min(out.len() - 1)) * x.len()..][..x.len()];
+            let row = |place: usize| {
+                &rows[(block * TOGETHER + place.min(out.len() - 1)) * x.len()..][..x.len()]
+            };
             let rows: [&[f32]; TOGETHER] = std::array::from_fn(row);
             let mut sums = [0.0_f32; TOGETHER];
             for (input, &x) in x.iter().enumerate() {
@@ -452,12 +506,14 @@ mod tests {
 
     const ONE: Wanted<'_> = Wanted { count: 1, always: &[] };
 
-    /// Products of integers are exact: the candidates are the largest, and their numbers those of all.
+    /// Products of integers are exact: the candidates are the largest, and their numbers those of
+    /// all.
     #[test]
     fn candidates_of_integers_have_the_largest_numbers() {
         let (n, inputs, outputs) = (5, 30, 900);
         let x: Vec<u8> = (0..n * inputs).map(|index| (index * 7_919 % 256) as u8).collect();
-        let weights: Vec<u8> = (0..inputs * outputs).map(|index| (index * 104_729 % 253) as u8).collect();
+        let weights: Vec<u8> =
+            (0..inputs * outputs).map(|index| (index * 104_729 % 253) as u8).collect();
         let factors: Vec<f32> = (0..outputs).map(|index| 1.0 + (index % 7) as f32).collect();
         let integers = IntegerWeights::pack(inputs, &weights, &factors);
         let mut all = vec![0.0; n * outputs];
@@ -476,10 +532,17 @@ mod tests {
             &mut Room::default(),
             |index, found| {
                 let all = &all[index * outputs..][..outputs];
-                assert_eq!(found.numbers, found.columns.iter().map(|&column| all[column]).collect::<Vec<_>>());
+                assert_eq!(
+                    found.numbers,
+                    found.columns.iter().map(|&column| all[column]).collect::<Vec<_>>()
+                );
                 let mut order: Vec<usize> = (0..outputs).collect();
                 order.sort_by(|&a, &b| all[b].total_cmp(&all[a]));
-                assert!(order[..3].iter().chain(&[5]).all(|best| found.columns.contains(best)) && found.columns.len() < 30, "{found:?}");
+                assert!(
+                    order[..3].iter().chain(&[5]).all(|best| found.columns.contains(best))
+                        && found.columns.len() < 30,
+                    "{found:?}"
+                );
                 rows += 1;
             },
         );
@@ -489,10 +552,16 @@ mod tests {
     /// What is found has the largest numbers, exactly as the product computes them; and it is few.
     #[test]
     fn candidates_have_the_largest_numbers() {
-        for (n, inputs, outputs, count) in
-            [(1, 64, 2000, 3), (30, 128, 1000, 2), (3, 7, 65, 4), (2, 16, 40, 50), (0, 4, 4, 1), (2, 33, 129, 1)]
-        {
-            let (x, weights, mut bias) = (numbers(n * inputs, 1), numbers(inputs * outputs, 2), numbers(outputs, 3));
+        for (n, inputs, outputs, count) in [
+            (1, 64, 2000, 3),
+            (30, 128, 1000, 2),
+            (3, 7, 65, 4),
+            (2, 16, 40, 50),
+            (0, 4, 4, 1),
+            (2, 33, 129, 1),
+        ] {
+            let (x, weights, mut bias) =
+                (numbers(n * inputs, 1), numbers(inputs * outputs, 2), numbers(outputs, 3));
             let row = |output: usize| &weights[output * inputs..][..inputs];
             let fill = |output: usize, to: &mut [f32]| to.copy_from_slice(row(output));
             // A token that is never chosen.
@@ -508,32 +577,54 @@ mod tests {
                     assert!(index == rows && !found.is_unknown && found.columns.is_sorted());
                     let all = &all[index * outputs..][..outputs];
                     let mut out = vec![f32::NAN; found.columns.len()];
-                    let chosen: Vec<f32> = found.columns.iter().flat_map(|&column| row(column)).copied().collect();
+                    let chosen: Vec<f32> =
+                        found.columns.iter().flat_map(|&column| row(column)).copied().collect();
                     dots(&x[index * inputs..][..inputs], &chosen, &mut out);
-                    out.iter_mut().zip(&found.columns).for_each(|(out, &column)| *out += bias.map_or(0.0, |bias| bias[column]));
-                    assert_eq!(out, found.columns.iter().map(|&column| all[column]).collect::<Vec<_>>(), "the same bits");
+                    out.iter_mut()
+                        .zip(&found.columns)
+                        .for_each(|(out, &column)| *out += bias.map_or(0.0, |bias| bias[column]));
+                    assert_eq!(
+                        out,
+                        found.columns.iter().map(|&column| all[column]).collect::<Vec<_>>(),
+                        "the same bits"
+                    );
                     let mut order: Vec<usize> = (0..outputs).collect();
                     order.sort_by(|&a, &b| all[b].total_cmp(&all[a]));
                     for best in order[..count.min(outputs)].iter().chain(&always) {
-                        assert!(found.columns.contains(best), "{n} {inputs} {outputs}: row {index}, column {best} of {found:?}");
+                        assert!(
+                            found.columns.contains(best),
+                            "{n} {inputs} {outputs}: row {index}, column {best} of {found:?}"
+                        );
                     }
                     (rows, columns) = (rows + 1, columns + found.columns.len());
                 });
                 // Of every third output the same is found as if there were no others.
                 let some: Vec<usize> = (0..outputs).step_by(3).collect();
                 let of_some = |place: usize, to: &mut [f32]| fill(some[place], to);
-                let bias: Option<Vec<f32>> = bias.map(|bias| some.iter().map(|&output| bias[output]).collect());
-                let alone = Screen::new(inputs, some.len(), of_some, bias.as_deref()).expect("finite");
+                let bias: Option<Vec<f32>> =
+                    bias.map(|bias| some.iter().map(|&output| bias[output]).collect());
+                let alone =
+                    Screen::new(inputs, some.len(), of_some, bias.as_deref()).expect("finite");
                 let selected = screen.select(&some);
                 let found = |screen: &Screen| {
                     let mut found = Vec::new();
                     let wanted = Wanted { count, always: &[] };
-                    screen.candidates(&x, wanted, &Serial, &mut Room::default(), |_, candidates| found.push(candidates.columns.clone()));
+                    screen.candidates(
+                        &x,
+                        wanted,
+                        &Serial,
+                        &mut Room::default(),
+                        |_, candidates| found.push(candidates.columns.clone()),
+                    );
                     found
                 };
                 assert_eq!(found(&selected), found(&alone));
                 assert_eq!(rows, n);
-                assert!(outputs < 1000 || columns < n * outputs / 10, "{columns} of {}", n * outputs);
+                assert!(
+                    outputs < 1000 || columns < n * outputs / 10,
+                    "{columns} of {}",
+                    n * outputs
+                );
             }
         }
     }
@@ -543,7 +634,8 @@ mod tests {
     fn what_rounding_hides_is_found() {
         let (inputs, outputs) = (32, 2000);
         // The first sets the step to 1; the row rounds to its second.
-        let x: Vec<f32> = (0..inputs).map(|input| [0.0, 127.0].get(input).copied().unwrap_or(0.49)).collect();
+        let x: Vec<f32> =
+            (0..inputs).map(|input| [0.0, 127.0].get(input).copied().unwrap_or(0.49)).collect();
         let fill = |output: usize, row: &mut [f32]| {
             let (second, rest) = match output {
                 3 => (100.51, 0.0),
@@ -554,7 +646,9 @@ mod tests {
             row[..2].copy_from_slice(&[127.0, second]);
         };
         let screen = Screen::new(inputs, outputs, fill, None).expect("finite");
-        screen.candidates(&x, ONE, &Serial, &mut Room::default(), |_, found| assert_eq!(found.columns, [3, 1777]));
+        screen.candidates(&x, ONE, &Serial, &mut Room::default(), |_, found| {
+            assert_eq!(found.columns, [3, 1777])
+        });
     }
 
     #[test]
@@ -562,13 +656,19 @@ mod tests {
         let fill = |_: usize, to: &mut [f32]| to.fill(1.0);
         let screen = Screen::new(4, 3, fill, None).expect("finite");
         for odd in [f32::NAN, f32::INFINITY, f32::MAX] {
-            screen.candidates(&[1.0, 1.0, 1.0, 1.0, 0.0, odd, 0.0, 0.0], ONE, &Serial, &mut Room::default(), |row, found| {
-                assert_eq!(found.is_unknown, row == 1)
-            });
+            screen.candidates(
+                &[1.0, 1.0, 1.0, 1.0, 0.0, odd, 0.0, 0.0],
+                ONE,
+                &Serial,
+                &mut Room::default(),
+                |row, found| assert_eq!(found.is_unknown, row == 1),
+            );
             assert!(odd == f32::MAX || Screen::new(4, 3, |_, to| to.fill(odd), None).is_none());
             assert!(odd == f32::MAX || Screen::new(4, 3, fill, Some(&[0.0, odd, 0.0])).is_none());
         }
         // Zeros have no step.
-        screen.candidates(&[0.0; 4], ONE, &Serial, &mut Room::default(), |_, found| assert_eq!(found.columns, [0, 1, 2]));
+        screen.candidates(&[0.0; 4], ONE, &Serial, &mut Room::default(), |_, found| {
+            assert_eq!(found.columns, [0, 1, 2])
+        });
     }
 }

@@ -85,8 +85,10 @@ impl Activation {
         // Both forms of GELU have the structure that ONNX Runtime fuses into one operator.
         let gelu = || x * ((x / SQRT_2).map(Unary::Erf) + 1.0) * 0.5;
         let number = |value| x.builder().scalar(value);
-        let at_most = |x: Tensor<'g>, bound| x.less_or_equal(number(bound)).select(x, number(bound));
-        let at_least = |x: Tensor<'g>, bound| x.less_or_equal(number(bound)).select(number(bound), x);
+        let at_most =
+            |x: Tensor<'g>, bound| x.less_or_equal(number(bound)).select(x, number(bound));
+        let at_least =
+            |x: Tensor<'g>, bound| x.less_or_equal(number(bound)).select(number(bound), x);
         match self {
             Activation::Relu => x.map(Unary::Relu),
             Activation::SquaredRelu => {

@@ -15,7 +15,13 @@ pub(crate) const SLOPES: &str = "alibi.slopes";
 
 /// The bias of self-attention scores for queries `past..past + tgt` and keys `0..past + tgt`:
 /// `[heads, tgt, past + tgt]`, added to `mask`.
-pub(crate) fn mask<'g>(root: &Scope<'g>, config: &Config, side: Side, mask: Option<Tensor<'g>>, [past, tgt]: [&Dim; 2]) -> Tensor<'g> {
+pub(crate) fn mask<'g>(
+    root: &Scope<'g>,
+    config: &Config,
+    side: Side,
+    mask: Option<Tensor<'g>>,
+    [past, tgt]: [&Dim; 2],
+) -> Tensor<'g> {
     let builder = root.builder();
     let stack = side.at(root);
     let _scope = stack.at("alibi").enter();

@@ -27,13 +27,20 @@ pub(crate) struct KeyValue<'g> {
 impl<'g> KeyValue<'g> {
     /// Projects `x: [..., len, d_model]` by `k_proj` and `v_proj`.
     pub(crate) fn project(scope: &Scope<'g>, config: &Config, stack: Stack, x: Tensor<'g>) -> Self {
-        let head = |name| split_heads(linear(&scope.at(name), config, x, stack.key_heads * stack.d_k), stack.key_heads);
+        let head = |name| {
+            split_heads(
+                linear(&scope.at(name), config, x, stack.key_heads * stack.d_k),
+                stack.key_heads,
+            )
+        };
         Self { key: head("k_proj"), value: head("v_proj") }
     }
 
     /// Appends these keys and values to `past`, along `len`.
     pub(crate) fn after(self, past: KeyValue<'g>) -> Self {
-        let join = |past: Tensor<'g>, new: Tensor<'g>| cognate_graph::concat(past.ty().shape.rank().saturating_sub(2), &[past, new]);
+        let join = |past: Tensor<'g>, new: Tensor<'g>| {
+            cognate_graph::concat(past.ty().shape.rank().saturating_sub(2), &[past, new])
+        };
         Self { key: join(past.key, self.key), value: join(past.value, self.value) }
     }
 }
@@ -74,7 +81,16 @@ pub(crate) fn self_attention<'g>(
     let past = match past {
         Memory::None => None,
         Memory::Joined(past) => Some(past),
-        Memory::Cached { cache, beams } => return cached_self_attention(scope, config, stack, x, [cache.key, cache.value, beams], order),
+        Memory::Cached { cache, beams } => {
+            return cached_self_attention(
+                scope,
+                config,
+                stack,
+                x,
+                [cache.key, cache.value, beams],
+                order,
+            );
+        }
     };
     let mut query = project_query(scope, config, stack, x);
     let mut new = KeyValue::project(scope, config, stack, x);
@@ -82,8 +98,12 @@ pub(crate) fn self_attention<'g>(
         (query, new.key) = (rotation.turn(query), rotation.turn(new.key));
     }
     let seen = past.map_or(new, |past| new.after(past));
-    let (context, weights) = attend(Score::new(scope, config, stack), query, seen, order.mask, dropout);
-    (linear(&scope.at("out_proj"), config, merge_heads(context), config.d_model), Attended { seen, weights: Some(weights) })
+    let (context, weights) =
+        attend(Score::new(scope, config, stack), query, seen, order.mask, dropout);
+    (
+        linear(&scope.at("out_proj"), config, merge_heads(context), config.d_model),
+        Attended { seen, weights: Some(weights) },
+    )
 }
 
 /// Self-attention of one token per beam: `x: [batch, beams, 1, d_model]`, caches of keys and values
@@ -98,16 +118,22 @@ fn cached_self_attention<'g>(
 ) -> (Tensor<'g>, Attended<'g>) {
     let (rows, past, Stack { heads, key_heads, d_k, .. }) = (keys.dim(0), beams.dim(2), stack);
     let project = |name, heads: usize| linear(&scope.at(name), config, x, heads * d_k);
-    let flat = |x: Tensor<'g>, heads: usize| x.reshape([rows.clone(), 1.into(), (heads * d_k).into()]);
+    let flat =
+        |x: Tensor<'g>, heads: usize| x.reshape([rows.clone(), 1.into(), (heads * d_k).into()]);
     let turned = |x: Tensor<'g>, heads: usize| match order.rotation {
-        Some(rotation) => flat(rotation.turn(x.reshape([rows.clone(), heads.into(), 1.into(), d_k.into()])), heads),
+        Some(rotation) => flat(
+            rotation.turn(x.reshape([rows.clone(), heads.into(), 1.into(), d_k.into()])),
+            heads,
+        ),
         None => flat(x, heads),
     };
     let query = turned(project("q_proj", heads), heads);
     let key = turned(project("k_proj", key_heads), key_heads);
     let value = flat(project("v_proj", key_heads), key_heads);
-    let written = KeyValue { key: keys.cache_write(key, &past), value: values.cache_write(value, &past) };
-    let bias = order.mask.map(|bias| bias.reshape([Dim::from(1), heads.into(), 1.into(), past + 1]));
+    let written =
+        KeyValue { key: keys.cache_write(key, &past), value: values.cache_write(value, &past) };
+    let bias =
+        order.mask.map(|bias| bias.reshape([Dim::from(1), heads.into(), 1.into(), past + 1]));
     let scale = match config.score {
         AttentionScore::ScaledDot => scale_width(config, stack).powf(-0.5),
         AttentionScore::Dot => 1.0,
@@ -118,10 +144,20 @@ fn cached_self_attention<'g>(
     };
     // Prompts of a decoder alone are of different lengths.
     let padded = config.parts == Parts::Decoder;
-    let attention = CachedAttention { heads, key_heads, scale, cap: config.caps.scores, window: order.window, padded };
+    let attention = CachedAttention {
+        heads,
+        key_heads,
+        scale,
+        cap: config.caps.scores,
+        window: order.window,
+        padded,
+    };
     let context = query.attend_cached(attention, [written.key, written.value], beams, bias);
     let context = context.reshape([x.dim(0), x.dim(1), 1.into(), (heads * d_k).into()]);
-    (linear(&scope.at("out_proj"), config, context, config.d_model), Attended { seen: written, weights: None })
+    (
+        linear(&scope.at("out_proj"), config, context, config.d_model),
+        Attended { seen: written, weights: None },
+    )
 }
 
 /// Cross-attention of `x: [batch, (beams,) tgt, d_model]` to the source. Returns the context,
@@ -142,8 +178,12 @@ pub(crate) fn cross_attention<'g>(
     let shape = x.ty().shape;
     let [batch, beams, tgt, _] = shape.dims() else {
         let query = project_query(scope, config, stack, x);
-        let (context, weights) = attend(Score::new(scope, config, stack), query, source, mask, dropout);
-        return (linear(&scope.at("out_proj"), config, merge_heads(context), config.d_model), weights);
+        let (context, weights) =
+            attend(Score::new(scope, config, stack), query, source, mask, dropout);
+        return (
+            linear(&scope.at("out_proj"), config, merge_heads(context), config.d_model),
+            weights,
+        );
     };
     let width = Dim::from(stack.heads * stack.d_k);
     let mut query = linear(&scope.at("q_proj"), config, x, &width);
@@ -157,11 +197,18 @@ pub(crate) fn cross_attention<'g>(
     let query = query.reshape([batch, &(beams * tgt), &width]);
     let (context, weights) = attend(score, split_heads(query, stack.heads), source, mask, dropout);
     let context = merge_heads(context).reshape([batch, beams, tgt, &width]);
-    let weights = weights.reshape([batch, &stack.heads.into(), beams, tgt, &source.key.dim(2)]).transpose(&[0, 2, 1, 3, 4]);
+    let weights = weights
+        .reshape([batch, &stack.heads.into(), beams, tgt, &source.key.dim(2)])
+        .transpose(&[0, 2, 1, 3, 4]);
     (linear(&scope.at("out_proj"), config, context, config.d_model), weights)
 }
 
-fn project_query<'g>(scope: &Scope<'g>, config: &Config, stack: Stack, x: Tensor<'g>) -> Tensor<'g> {
+fn project_query<'g>(
+    scope: &Scope<'g>,
+    config: &Config,
+    stack: Stack,
+    x: Tensor<'g>,
+) -> Tensor<'g> {
     split_heads(linear(&scope.at("q_proj"), config, x, stack.heads * stack.d_k), stack.heads)
 }
 
@@ -197,7 +244,9 @@ impl<'g> Score<'g> {
         let product = match config.score {
             AttentionScore::ScaledDot => Product::Scaled { width: scale_width(config, stack) },
             AttentionScore::Dot => Product::Plain,
-            AttentionScore::Additive => Product::Additive { direction: scope.at("score").parameter("weight", [stack.heads, stack.d_k]) },
+            AttentionScore::Additive => Product::Additive {
+                direction: scope.at("score").parameter("weight", [stack.heads, stack.d_k]),
+            },
         };
         Self { product, cap: config.caps.scores }
     }
@@ -215,7 +264,12 @@ impl<'g> Score<'g> {
             Product::Additive { direction } => {
                 let sums = with_axis(q, 1) + with_axis(k, 2);
                 let [heads, d_k] = [direction.dim(0), direction.dim(1)];
-                let scores = sums.map(Unary::Tanh).matmul(direction.reshape([heads, 1.into(), d_k, 1.into()]));
+                let scores = sums.map(Unary::Tanh).matmul(direction.reshape([
+                    heads,
+                    1.into(),
+                    d_k,
+                    1.into(),
+                ]));
                 let mut dims = scores.ty().shape.dims().to_vec();
                 dims.pop();
                 scores.reshape(dims)
@@ -249,12 +303,14 @@ fn attend<'g>(
 
 /// The number of queries' heads that share a head of keys.
 fn heads_per_key(q: Tensor<'_>, k: Tensor<'_>) -> i64 {
-    let heads = |x: Tensor<'_>| x.dim(x.ty().shape.rank().saturating_sub(3)).as_constant().unwrap_or(1).max(1);
+    let heads = |x: Tensor<'_>| {
+        x.dim(x.ty().shape.rank().saturating_sub(3)).as_constant().unwrap_or(1).max(1)
+    };
     (heads(q) / heads(k)).max(1)
 }
 
-/// `[..., n, len, d]` -> `[..., n / joined · divided, len · joined / divided, d]`: heads that share keys become positions of one head,
-/// or such positions heads again.
+/// `[..., n, len, d]` -> `[..., n / joined · divided, len · joined / divided, d]`: heads that share
+/// keys become positions of one head, or such positions heads again.
 fn regroup(x: Tensor<'_>, joined: i64, divided: i64) -> Tensor<'_> {
     if joined == divided {
         return x;
@@ -305,8 +361,9 @@ pub(crate) fn padding_mask(attention_mask: Tensor<'_>) -> Tensor<'_> {
     (builder.scalar(1.0) - visible) * HIDDEN
 }
 
-/// The mask of a padded source with each position visible to itself, `[batch, 1, src, src]`. Where a window hides all tokens from a
-/// padded position, its state would follow from how far scores are rounded beside [`HIDDEN`].
+/// The mask of a padded source with each position visible to itself, `[batch, 1, src, src]`. Where
+/// a window hides all tokens from a padded position, its state would follow from how far scores are
+/// rounded beside [`HIDDEN`].
 pub(crate) fn with_itself(mask: Tensor<'_>) -> Tensor<'_> {
     let builder = mask.builder();
     let _scope = builder.root().at("padding_mask").enter();
@@ -316,9 +373,14 @@ pub(crate) fn with_itself(mask: Tensor<'_>) -> Tensor<'_> {
 }
 
 /// The mask of a causal decoder, `[tgt, past + tgt]`: position `past + i` attends to positions
-/// `0..=past + i`. With an `attention_mask: i64 [batch, past + tgt]` of its own tokens, 1 for tokens and 0 for padding, it is
-/// `[batch, 1, tgt, past + tgt]`.
-pub(crate) fn causal_mask<'g>(root: &Scope<'g>, past: &Dim, tgt: &Dim, attention_mask: Option<Tensor<'g>>) -> Tensor<'g> {
+/// `0..=past + i`. With an `attention_mask: i64 [batch, past + tgt]` of its own tokens, 1 for
+/// tokens and 0 for padding, it is `[batch, 1, tgt, past + tgt]`.
+pub(crate) fn causal_mask<'g>(
+    root: &Scope<'g>,
+    past: &Dim,
+    tgt: &Dim,
+    attention_mask: Option<Tensor<'g>>,
+) -> Tensor<'g> {
     let builder = root.builder();
     let _scope = root.at("causal_mask").enter();
     let queries = builder.range(past, past + tgt).reshape([tgt.clone(), 1.into()]);
@@ -329,7 +391,12 @@ pub(crate) fn causal_mask<'g>(root: &Scope<'g>, past: &Dim, tgt: &Dim, attention
     let (zero, hidden) = (builder.scalar(0.0), builder.scalar(HIDDEN));
     let mask = is_visible.select(zero, hidden);
     attention_mask.map_or(mask, |tokens| {
-        let is_padding = tokens.equal(builder.integer(0)).reshape([tokens.dim(0), 1.into(), 1.into(), past + tgt]);
+        let is_padding = tokens.equal(builder.integer(0)).reshape([
+            tokens.dim(0),
+            1.into(),
+            1.into(),
+            past + tgt,
+        ]);
         is_padding.select(hidden, mask)
     })
 }

@@ -58,15 +58,30 @@ impl Checkpoint {
         for (_, node) in graph.parameters() {
             let shape = node.ty.shape.as_constant().expect("parameters have constant shapes");
             let names = naming.stored_names(&node.name);
-            let present: Vec<_> = names.iter().filter_map(|name| self.tensors.get_key_value(name)).collect();
+            let present: Vec<_> =
+                names.iter().filter_map(|name| self.tensors.get_key_value(name)).collect();
             used.extend(present.iter().map(|(name, _)| name.as_str()));
             let bound = match present.split_first() {
-                Some(((name, stored), aliases)) => recipe(name, stored, &shape, naming.rows(&node.name)).inspect(|recipe| {
-                    problems.extend(aliases.iter().filter_map(|(name, stored)| unlike(name, stored, recipe)));
-                }),
-                None => match generated.get(&node.name).cloned().or_else(|| naming.where_missing(&node.name, &shape)) {
+                Some(((name, stored), aliases)) => {
+                    recipe(name, stored, &shape, naming.rows(&node.name)).inspect(|recipe| {
+                        problems.extend(
+                            aliases
+                                .iter()
+                                .filter_map(|(name, stored)| unlike(name, stored, recipe)),
+                        );
+                    })
+                }
+                None => match generated
+                    .get(&node.name)
+                    .cloned()
+                    .or_else(|| naming.where_missing(&node.name, &shape))
+                {
                     Some(recipe) => Ok(recipe),
-                    None => match naming.stand_ins(&node.name).iter().find_map(|name| self.tensors.get_key_value(name)) {
+                    None => match naming
+                        .stand_ins(&node.name)
+                        .iter()
+                        .find_map(|name| self.tensors.get_key_value(name))
+                    {
                         Some((name, stored)) => recipe(name, stored, &shape, Rows::All),
                         None => Err(format!("{}: missing, expected {shape:?}", names[0])),
                     },
@@ -77,15 +92,24 @@ impl Checkpoint {
                 Err(problem) => problems.push(problem),
             }
         }
-        let mut left: Vec<_> =
-            self.tensors.keys().filter(|name| !used.contains(name.as_str()) && !naming.is_left_over(name)).cloned().collect();
+        let mut left: Vec<_> = self
+            .tensors
+            .keys()
+            .filter(|name| !used.contains(name.as_str()) && !naming.is_left_over(name))
+            .cloned()
+            .collect();
         if unused == Unused::Refuse {
-            problems.extend(left.drain(..).map(|name| format!("{name}: in the file, but not in the model of config.json")));
+            problems.extend(
+                left.drain(..).map(|name| {
+                    format!("{name}: in the file, but not in the model of config.json")
+                }),
+            );
         }
         if problems.is_empty() {
             return Ok((recipes.into_iter().collect(), left));
         }
-        let message = format!("weights do not match config.json\n  {}", listed(&problems).join("\n  "));
+        let message =
+            format!("weights do not match config.json\n  {}", listed(&problems).join("\n  "));
         Err(Error::new(ErrorKind::Weights, self.path.display(), message))
     }
 }
@@ -108,27 +132,43 @@ fn listed(problems: &[String]) -> Vec<String> {
 /// (`final_logits_bias`).
 fn recipe(name: &str, stored: &Stored, shape: &[usize], rows: Rows) -> Result<Recipe, String> {
     let Some(element) = element(stored.dtype) else {
-        return Err(format!("{name}: {:?} is not supported; expected F32, F16 or BF16: save the checkpoint in float32", stored.dtype));
+        return Err(format!(
+            "{name}: {:?} is not supported; expected F32, F16 or BF16: save the checkpoint in float32",
+            stored.dtype
+        ));
     };
-    let significant = |shape: &[usize]| shape.iter().copied().skip_while(|&size| size == 1).collect::<Vec<_>>();
+    let significant =
+        |shape: &[usize]| shape.iter().copied().skip_while(|&size| size == 1).collect::<Vec<_>>();
     let mut range = stored.range.clone();
     let as_recipe = |range, shape: &[usize]| {
-        Recipe::stored_as(element, stored.storage.clone(), range, shape).map_err(|error| format!("{name}: {error}"))
+        Recipe::stored_as(element, stored.storage.clone(), range, shape)
+            .map_err(|error| format!("{name}: {error}"))
     };
     match (rows, stored.shape.as_slice(), shape) {
-        (Rows::Columns { index, of }, &[inputs, width], &[wanted, same]) if inputs == same && width == of * wanted => {
+        (Rows::Columns { index, of }, &[inputs, width], &[wanted, same])
+            if inputs == same && width == of * wanted =>
+        {
             let matrix = as_recipe(range, &stored.shape)?;
-            return Recipe::columns(&matrix, index * wanted..(index + 1) * wanted).map_err(|error| format!("{name}: {error}"));
+            return Recipe::columns(&matrix, index * wanted..(index + 1) * wanted)
+                .map_err(|error| format!("{name}: {error}"));
         }
         (Rows::Columns { index, of }, &[width], &[wanted]) if width == of * wanted => {
             let part = range.len() / of;
             range = range.start + index * part..range.start + (index + 1) * part;
         }
         (Rows::Columns { of, .. }, _, &[wanted, inputs]) => {
-            return Err(format!("{name}: expected {:?}, found {:?}", [inputs, of * wanted], stored.shape));
+            return Err(format!(
+                "{name}: expected {:?}, found {:?}",
+                [inputs, of * wanted],
+                stored.shape
+            ));
         }
         (Rows::Columns { of, .. }, _, _) => {
-            return Err(format!("{name}: expected {:?}, found {:?}", [of * shape.iter().product::<usize>()], stored.shape));
+            return Err(format!(
+                "{name}: expected {:?}, found {:?}",
+                [of * shape.iter().product::<usize>()],
+                stored.shape
+            ));
         }
         _ if significant(&stored.shape) == significant(shape) => {}
         (Rows::First, [found, width], [wanted, same]) if found > wanted && width == same => {

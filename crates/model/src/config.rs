@@ -25,7 +25,8 @@ pub struct Config {
     pub parts: Parts,
     /// The encoder's sizes; without layers in a decoder-only model.
     pub encoder: Stack,
-    /// The encoder's own definition, if it is another model than the decoder; the other fields are then the decoder's.
+    /// The encoder's own definition, if it is another model than the decoder; the other fields are
+    /// then the decoder's.
     pub encoder_model: Option<Box<EncoderModel>>,
     /// The decoder's sizes; without layers in an encoder-only model.
     pub decoder: Stack,
@@ -37,7 +38,8 @@ pub struct Config {
     pub biases: Biases,
     /// The attention score.
     pub score: AttentionScore,
-    /// The number whose inverse root scales the products of [`AttentionScore::ScaledDot`], if it is not the width of a head.
+    /// The number whose inverse root scales the products of [`AttentionScore::ScaledDot`], if it is
+    /// not the width of a head.
     pub score_width: Option<f32>,
     /// Bounds of scores and logits.
     pub caps: Caps,
@@ -47,8 +49,9 @@ pub struct Config {
     pub rotary_base: f32,
     /// The change of rotary angles for texts longer than those of the first training.
     pub rotary_scaling: RotaryScaling,
-    /// For each layer the number of positions up to the query's own, and in the encoder also from it on, that it attends to (Beltagy et
-    /// al. 2020, section 3.1); layers without one attend to all.
+    /// For each layer the number of positions up to the query's own, and in the encoder also from
+    /// it on, that it attends to (Beltagy et al. 2020, section 3.1); layers without one attend to
+    /// all.
     pub windows: Vec<Option<usize>>,
     /// The kind of normalisation.
     pub norm: Norm,
@@ -62,8 +65,8 @@ pub struct Config {
     pub epsilon: f32,
     /// The embedding tables.
     pub embeddings: Embeddings,
-    /// The width of the decoder's table, if it is not `d_model`: linear layers are between them, before the first layer and after the
-    /// last (Zhang et al. 2022).
+    /// The width of the decoder's table, if it is not `d_model`: linear layers are between them,
+    /// before the first layer and after the last (Zhang et al. 2022).
     pub table_width: Option<usize>,
     /// Segment embeddings, added to those of the encoder's tokens.
     pub token_types: TokenTypes,
@@ -119,12 +122,17 @@ pub enum Front {
 }
 
 impl Front {
-    /// The name of the encoder's input and its sizes after the batch, unless it reads tokens; of images those of the model's own size.
+    /// The name of the encoder's input and its sizes after the batch, unless it reads tokens; of
+    /// images those of the model's own size.
     pub fn features(&self) -> Option<(&'static str, Vec<usize>)> {
         match *self {
             Front::Tokens => None,
-            Front::Frames { n_mels, positions } => Some((INPUT_FEATURES, vec![n_mels, 2 * positions])),
-            Front::Pixels(Patches { channels, image: [height, width], .. }) => Some((PIXEL_VALUES, vec![channels, height, width])),
+            Front::Frames { n_mels, positions } => {
+                Some((INPUT_FEATURES, vec![n_mels, 2 * positions]))
+            }
+            Front::Pixels(Patches { channels, image: [height, width], .. }) => {
+                Some((PIXEL_VALUES, vec![channels, height, width]))
+            }
         }
     }
 
@@ -143,7 +151,8 @@ impl Front {
 pub struct Patches {
     /// The number of channels; 3 for RGB.
     pub channels: usize,
-    /// The height and width of the images that the positions were learned for; for others they are interpolated.
+    /// The height and width of the images that the positions were learned for; for others they are
+    /// interpolated.
     pub image: [usize; 2],
     /// The height and width of a patch.
     pub patch: [usize; 2],
@@ -162,11 +171,12 @@ impl Patches {
         1 + usize::from(self.distilled)
     }
 
-    /// The numbers of patches of an image, rows and columns; `None` if they are not whole, besides the rows and columns of pixels that
-    /// remain in the model's own size.
+    /// The numbers of patches of an image, rows and columns; `None` if they are not whole, besides
+    /// the rows and columns of pixels that remain in the model's own size.
     pub fn grid_of(&self, image: [usize; 2]) -> Option<[usize; 2]> {
         let along = |axis: usize| {
-            let (size, patch) = (image[axis].checked_sub(self.image[axis] % self.patch[axis])?, self.patch[axis]);
+            let (size, patch) =
+                (image[axis].checked_sub(self.image[axis] % self.patch[axis])?, self.patch[axis]);
             (size > 0 && size.is_multiple_of(patch)).then_some(size / patch)
         };
         Some([along(0)?, along(1)?])
@@ -228,8 +238,8 @@ pub enum Head {
         /// The activation.
         activation: Activation,
     },
-    /// A score for each class of an image: `W h_0 + b`, or the mean of it and `W' h_1 + b'`, with the states of the class token
-    /// and the distillation token (Touvron et al. 2021).
+    /// A score for each class of an image: `W h_0 + b`, or the mean of it and `W' h_1 + b'`, with
+    /// the states of the class token and the distillation token (Touvron et al. 2021).
     Image {
         /// The number of classes.
         labels: usize,
@@ -267,7 +277,8 @@ pub struct Stack {
     pub n_layers: usize,
     /// The number of attention heads per layer.
     pub heads: usize,
-    /// The number of heads of keys and values, each of which serves a group of queries' heads (Ainslie et al. 2023); `heads` in the paper.
+    /// The number of heads of keys and values, each of which serves a group of queries' heads
+    /// (Ainslie et al. 2023); `heads` in the paper.
     pub key_heads: usize,
     /// Width of a head.
     pub d_k: usize,
@@ -336,7 +347,8 @@ pub enum RotaryScaling {
         /// The number of positions of the first training.
         positions: f64,
     },
-    /// The same, by how often a wave turns within the positions; cosines and sines are multiplied by `magnitude` (Peng et al. 2024).
+    /// The same, by how often a wave turns within the positions; cosines and sines are multiplied
+    /// by `magnitude` (Peng et al. 2024).
     Yarn {
         /// The divisor.
         factor: f64,
@@ -418,7 +430,8 @@ pub enum NormPlacement {
     Post,
     /// `x + Sublayer(Norm(x))`, with a final normalisation after the stack (Xiong et al. 2020).
     Pre,
-    /// `x + Norm(Sublayer(Norm(x)))`, with a final normalisation after the stack (Ding et al. 2021, section 3.2).
+    /// `x + Norm(Sublayer(Norm(x)))`, with a final normalisation after the stack (Ding et al. 2021,
+    /// section 3.2).
     Around,
 }
 
@@ -501,7 +514,8 @@ impl Config {
         }
     }
 
-    /// Fails if attention has no form over caches that beams share, whose operator compares by products.
+    /// Fails if attention has no form over caches that beams share, whose operator compares by
+    /// products.
     ///
     /// # Errors
     /// If the score is additive.
@@ -522,7 +536,13 @@ impl Config {
     /// The same model without decoder.
     pub(crate) fn encoder_alone(self) -> Self {
         let decoder = Stack { n_layers: 0, ..self.encoder };
-        Self { parts: Parts::Encoder(Head::None), vocab: self.source_vocab, decoder, output_bias: false, ..self }
+        Self {
+            parts: Parts::Encoder(Head::None),
+            vocab: self.source_vocab,
+            decoder,
+            output_bias: false,
+            ..self
+        }
     }
 
     /// Reports everything that would make the graphs invalid to `wrong`, with the family's
@@ -534,8 +554,15 @@ impl Config {
             Parts::Encoder(_) => vec![encoder],
             Parts::Decoder => vec![decoder],
         };
-        let mut sizes = vec![("vocab_size", self.vocab), (names.source_vocab, self.source_vocab), (names.d_model, self.d_model)];
-        if let Parts::Encoder(Head::Text { labels, .. } | Head::Image { labels, .. } | Head::Tokens { labels }) = self.parts {
+        let mut sizes = vec![
+            ("vocab_size", self.vocab),
+            (names.source_vocab, self.source_vocab),
+            (names.d_model, self.d_model),
+        ];
+        if let Parts::Encoder(
+            Head::Text { labels, .. } | Head::Image { labels, .. } | Head::Tokens { labels },
+        ) = self.parts
+        {
             sizes.push(("num_labels", labels));
         }
         if let TokenTypes::Given(types) | TokenTypes::First(types) = self.token_types {
@@ -543,7 +570,12 @@ impl Config {
         }
         sizes.extend(self.max_positions.map(|positions| (names.positions, positions)));
         for (names, stack) in &stacks {
-            sizes.extend([(names.n_layers, stack.n_layers), (names.heads, stack.heads), (names.d_k, stack.d_k), (names.d_ff, stack.d_ff)]);
+            sizes.extend([
+                (names.n_layers, stack.n_layers),
+                (names.heads, stack.heads),
+                (names.d_k, stack.d_k),
+                (names.d_ff, stack.d_ff),
+            ]);
         }
         sizes.dedup();
         let mut fits = true;
@@ -560,21 +592,35 @@ impl Config {
         }
         for (names, stack) in stacks {
             if (MOST_LAYERS + 1..=LARGEST_SIZE).contains(&stack.n_layers) {
-                wrong(format!("{}: expected at most {MOST_LAYERS}, found {}", names.n_layers, stack.n_layers));
+                wrong(format!(
+                    "{}: expected at most {MOST_LAYERS}, found {}",
+                    names.n_layers, stack.n_layers
+                ));
             }
             if fits && !(stack.key_heads > 0 && stack.heads.is_multiple_of(stack.key_heads)) {
-                wrong(format!("{} {} is not divisible by num_key_value_heads {}", names.heads, stack.heads, stack.key_heads));
+                wrong(format!(
+                    "{} {} is not divisible by num_key_value_heads {}",
+                    names.heads, stack.heads, stack.key_heads
+                ));
             }
             if fits && stack.heads * stack.d_k > LARGEST_SIZE {
-                wrong(format!("{} {} times {} {} is more than {LARGEST_SIZE}", names.heads, stack.heads, names.d_k, stack.d_k));
+                wrong(format!(
+                    "{} {} times {} {} is more than {LARGEST_SIZE}",
+                    names.heads, stack.heads, names.d_k, stack.d_k
+                ));
             }
         }
         self.check_positions(names, &wrong);
         let both = self.vocab.min(self.source_vocab);
         let mut tokens = vec![("pad_token_id", self.pad_token, both)];
-        let start = if self.parts == Parts::Decoder { "bos_token_id" } else { "decoder_start_token_id" };
+        let start =
+            if self.parts == Parts::Decoder { "bos_token_id" } else { "decoder_start_token_id" };
         if self.require_decoder().is_ok() {
-            tokens = vec![(start, self.start_token, self.vocab), ("eos_token_id", self.eos_token, both), tokens[0]];
+            tokens = vec![
+                (start, self.start_token, self.vocab),
+                ("eos_token_id", self.eos_token, both),
+                tokens[0],
+            ];
         }
         for (field, token, vocab) in tokens {
             if token >= vocab {
@@ -587,13 +633,20 @@ impl Config {
         match self.positions {
             // The frequencies are `10000^(-i / (d_model/2 - 1))`.
             Positions::Counted if self.d_model < 4 => {
-                wrong(format!("d_model: expected at least 4 for sinusoidal positions, found {}", self.d_model));
+                wrong(format!(
+                    "d_model: expected at least 4 for sinusoidal positions, found {}",
+                    self.d_model
+                ));
             }
             Positions::Relative { buckets, .. } if !(4..=LARGEST_DISTANCE).contains(&buckets) => {
-                wrong(format!("relative_attention_num_buckets: expected 4 to {LARGEST_DISTANCE}, found {buckets}"));
+                wrong(format!(
+                    "relative_attention_num_buckets: expected 4 to {LARGEST_DISTANCE}, found {buckets}"
+                ));
             }
             // Half of the buckets have one distance each; the others grow logarithmically.
-            Positions::Relative { buckets, max_distance, .. } if !(buckets / 2 + 1..=LARGEST_DISTANCE).contains(&max_distance) => {
+            Positions::Relative { buckets, max_distance, .. }
+                if !(buckets / 2 + 1..=LARGEST_DISTANCE).contains(&max_distance) =>
+            {
                 let least = buckets / 2 + 1;
                 wrong(format!(
                     "relative_attention_max_distance: expected {least} to {LARGEST_DISTANCE} for {buckets} buckets, found {max_distance}"
@@ -601,7 +654,9 @@ impl Config {
             }
             // Elements of a head are rotated in pairs.
             Positions::Rotary => {
-                for (names, stack) in [(&names.encoder, self.encoder), (&names.decoder, self.decoder)] {
+                for (names, stack) in
+                    [(&names.encoder, self.encoder), (&names.decoder, self.decoder)]
+                {
                     if !stack.d_k.is_multiple_of(2) {
                         wrong(format!(
                             "{} {}: expected an even head width for rotary positions, found {}",

@@ -4,7 +4,9 @@
 //! Beams are an axis. In self-attention each beam has its own past; in cross-attention the beams of
 //! a sentence are query positions of one attention.
 
-use crate::attention::{KeyValue, Memory, causal_mask, cross_attention, padding_mask, self_attention};
+use crate::attention::{
+    KeyValue, Memory, causal_mask, cross_attention, padding_mask, self_attention,
+};
 use crate::dropout::Dropout;
 use crate::embedding::{InputTokens, Side, between_widths, embed, table};
 use crate::layers::{after_stack, capped, feed_forward, linear, residual};
@@ -18,7 +20,8 @@ pub(crate) struct DecoderInputs<'g> {
     pub(crate) ids: Tensor<'g>,
     /// `i64 [batch, src]`, if sources are padded.
     pub(crate) attention_mask: Option<Tensor<'g>>,
-    /// For each layer `[batch, heads, src, d_k]`, from [`cross_key_values`]; empty in a decoder-only model.
+    /// For each layer `[batch, heads, src, d_k]`, from [`cross_key_values`]; empty in a
+    /// decoder-only model.
     pub(crate) cross: Vec<KeyValue<'g>>,
     /// Of a decoder-only model.
     pub(crate) prompts: Option<Prompts<'g>>,
@@ -48,7 +51,8 @@ pub(crate) enum Past<'g> {
     /// values of one new token per beam are written.
     Cached {
         caches: Vec<KeyValue<'g>>,
-        /// i64 `[batch, beams, past]`: the beam of the sentence that holds each position, below 0 at padding.
+        /// i64 `[batch, beams, past]`: the beam of the sentence that holds each position, below 0
+        /// at padding.
         beams: Tensor<'g>,
     },
 }
@@ -57,7 +61,10 @@ impl Past<'_> {
     fn len(&self) -> Dim {
         match self {
             Past::None => Dim::from(0),
-            Past::Joined(past) => past.first().map(|past| past.key.dim(past.key.ty().shape.rank().saturating_sub(2))).unwrap_or_default(),
+            Past::Joined(past) => past
+                .first()
+                .map(|past| past.key.dim(past.key.ty().shape.rank().saturating_sub(2)))
+                .unwrap_or_default(),
             Past::Cached { beams, .. } => beams.dim(2),
         }
     }
@@ -71,7 +78,8 @@ pub(crate) struct DecoderOutputs<'g> {
     pub(crate) logits: Tensor<'g>,
     /// For each layer `[batch, (beams,) key_heads, past + tgt, d_k]`.
     pub(crate) present: Vec<KeyValue<'g>>,
-    /// For each layer the weights `[batch, (beams,) heads, tgt, src]`; empty in a decoder-only model.
+    /// For each layer the weights `[batch, (beams,) heads, tgt, src]`; empty in a decoder-only
+    /// model.
     pub(crate) cross_attentions: Vec<Tensor<'g>>,
     /// For each layer the weights `[batch, (beams,) heads, tgt, past + tgt]`; empty with caches.
     pub(crate) self_attentions: Vec<Tensor<'g>>,
@@ -79,7 +87,11 @@ pub(crate) struct DecoderOutputs<'g> {
 
 /// The cross-attention keys and values of each decoder layer, `[batch, heads, src, d_k]`, from
 /// `memory: [batch, src, d_model]`; that of another model may have another width.
-pub(crate) fn cross_key_values<'g>(root: &Scope<'g>, config: &Config, memory: Tensor<'g>) -> Vec<KeyValue<'g>> {
+pub(crate) fn cross_key_values<'g>(
+    root: &Scope<'g>,
+    config: &Config,
+    memory: Tensor<'g>,
+) -> Vec<KeyValue<'g>> {
     let memory = bridge(root, config, memory);
     (0..config.decoder.n_layers)
         .map(|layer_index| {
@@ -93,55 +105,91 @@ pub(crate) fn cross_key_values<'g>(root: &Scope<'g>, config: &Config, memory: Te
 /// The encoder's states in the width that cross-attention reads.
 pub(crate) fn bridge<'g>(root: &Scope<'g>, config: &Config, memory: Tensor<'g>) -> Tensor<'g> {
     let is_projected = config.encoder_model.as_ref().is_some_and(|encoder| encoder.projected);
-    if is_projected { linear(&root.at("enc_to_dec_proj"), config, memory, config.d_model) } else { memory }
+    if is_projected {
+        linear(&root.at("enc_to_dec_proj"), config, memory, config.d_model)
+    } else {
+        memory
+    }
 }
 
 /// The decoder stack (Vaswani et al. 2017, section 3.1) with the output projection.
-pub(crate) fn decoder<'g>(root: &Scope<'g>, config: &Config, inputs: &DecoderInputs<'g>) -> DecoderOutputs<'g> {
+pub(crate) fn decoder<'g>(
+    root: &Scope<'g>,
+    config: &Config,
+    inputs: &DecoderInputs<'g>,
+) -> DecoderOutputs<'g> {
     let stack = Side::Decoder.at(root);
     let tgt = inputs.ids.ty().shape.dims().last().cloned().unwrap_or_default();
     let past_len = inputs.past.len();
-    let (own_mask, positions) = inputs.prompts.map_or((None, None), |prompts| (prompts.attention_mask, Some(prompts.positions)));
+    let (own_mask, positions) = inputs
+        .prompts
+        .map_or((None, None), |prompts| (prompts.attention_mask, Some(prompts.positions)));
     // A single query attends to all positions: no mask.
     let cached = matches!(inputs.past, Past::Cached { .. });
     let mask = (!cached).then(|| causal_mask(root, &past_len, &tgt, own_mask));
-    let orders = orders(root, config, Side::Decoder, mask, Span { past: &past_len, tgt: &tgt, positions, cached });
+    let orders = orders(
+        root,
+        config,
+        Side::Decoder,
+        mask,
+        Span { past: &past_len, tgt: &tgt, positions, cached },
+    );
     let padding = inputs.attention_mask.map(padding_mask);
     let dropout = &inputs.dropout;
     let tokens = InputTokens { positions, ..InputTokens::new(inputs.ids) };
     let mut x = dropout.embedding(embed(root, config, Side::Decoder, tokens, &past_len).sum);
-    let (mut present, mut cross_attentions, mut self_attentions) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut present, mut cross_attentions, mut self_attentions) =
+        (Vec::new(), Vec::new(), Vec::new());
     for (layer_index, order) in orders.into_iter().enumerate() {
         let layer = stack.at("layers").at(layer_index);
         let past = match &inputs.past {
             Past::None => Memory::None,
             Past::Joined(past) => Memory::Joined(past[layer_index]),
-            Past::Cached { caches, beams } => Memory::Cached { cache: caches[layer_index], beams: *beams },
+            Past::Cached { caches, beams } => {
+                Memory::Cached { cache: caches[layer_index], beams: *beams }
+            }
         };
         let (attended, to_itself) = residual((&layer, "self_attn"), config, x, dropout, |x| {
             self_attention(&layer.at("self_attn"), config, config.decoder, x, past, order, dropout)
         });
         let (attended, weights) = match inputs.cross.get(layer_index) {
             Some(&cross) => {
-                let (attended, weights) = residual((&layer, "encoder_attn"), config, attended, dropout, |x| {
-                    cross_attention(&layer.at("encoder_attn"), config, config.decoder, x, cross, padding, dropout)
-                });
+                let (attended, weights) =
+                    residual((&layer, "encoder_attn"), config, attended, dropout, |x| {
+                        cross_attention(
+                            &layer.at("encoder_attn"),
+                            config,
+                            config.decoder,
+                            x,
+                            cross,
+                            padding,
+                            dropout,
+                        )
+                    });
                 (attended, Some(weights))
             }
             None => (attended, None),
         };
-        let (transformed, ()) =
-            residual((&layer, "final"), config, attended, dropout, |x| (feed_forward(&layer, config, config.decoder.d_ff, x, dropout), ()));
+        let (transformed, ()) = residual((&layer, "final"), config, attended, dropout, |x| {
+            (feed_forward(&layer, config, config.decoder.d_ff, x, dropout), ())
+        });
         x = transformed;
         present.push(to_itself.seen);
         self_attentions.extend(to_itself.weights);
         cross_attentions.extend(weights);
     }
     let hidden = after_stack(&stack, config, x);
-    let hidden = between_widths(&stack, config, "project_out", hidden, config.table_width.unwrap_or(config.d_model));
+    let hidden = between_widths(
+        &stack,
+        config,
+        "project_out",
+        hidden,
+        config.table_width.unwrap_or(config.d_model),
+    );
     let projection = Projection::of(root, config);
     let _scope = root.at("lm_head").enter();
-    let hidden = if config.scale_output { hidden * (config.d_model as f32).powf(-0.5) } else { hidden };
+    let hidden =
+        if config.scale_output { hidden * (config.d_model as f32).powf(-0.5) } else { hidden };
     let logits = capped(hidden.linear(projection.weight, projection.bias), config.caps.logits);
     DecoderOutputs { hidden, logits, present, cross_attentions, self_attentions }
 }
@@ -160,10 +208,14 @@ impl<'g> Projection<'g> {
         let weight = match config.output {
             OutputProjection::Tied => table(root, config, Side::Decoder),
             OutputProjection::Source => table(root, config.of_encoder(), Side::Encoder),
-            OutputProjection::Own => root.at("lm_head").parameter("weight", [config.vocab, config.table_width.unwrap_or(config.d_model)]),
+            OutputProjection::Own => root
+                .at("lm_head")
+                .parameter("weight", [config.vocab, config.table_width.unwrap_or(config.d_model)]),
         };
         let bias = match config.parts {
-            Parts::Both | Parts::Decoder => config.output_bias.then(|| root.parameter("final_logits_bias", [config.vocab])),
+            Parts::Both | Parts::Decoder => {
+                config.output_bias.then(|| root.parameter("final_logits_bias", [config.vocab]))
+            }
             Parts::Encoder(_) => Some(root.at("lm_head").parameter("bias", [config.vocab])),
         };
         Self { weight, bias }

@@ -44,14 +44,21 @@ impl DropoutRates {
 
     fn named(&self) -> [(&'static str, f32); 4] {
         let Self { embedding, sublayer, attention, activation } = *self;
-        [("embedding", embedding), ("sublayer", sublayer), ("attention", attention), ("activation", activation)]
+        [
+            ("embedding", embedding),
+            ("sublayer", sublayer),
+            ("attention", attention),
+            ("activation", activation),
+        ]
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.named().into_iter().find(|(_, rate)| !(0.0..=LARGEST).contains(rate)) {
-            Some((name, rate)) => {
-                Err(Error::new(crate::ErrorKind::Config, "dropout", format!("{name}: expected 0 to {LARGEST}, found {rate}")))
-            }
+            Some((name, rate)) => Err(Error::new(
+                crate::ErrorKind::Config,
+                "dropout",
+                format!("{name}: expected 0 to {LARGEST}, found {rate}"),
+            )),
             None => Ok(()),
         }
     }
@@ -138,7 +145,11 @@ impl<'g> Active<'g> {
         let [leading @ .., width] = shape.dims() else { return builder.scalar(1.0) };
         let count = leading.iter().fold(Dim::from(1), |count, dim| count * dim);
         let place = self.places.replace(self.places.get() + 1);
-        let rows = *self.rows.borrow_mut().entry(count.clone()).or_insert_with_key(|count| self.residues(count, -1) / RESIDUES as f32);
+        let rows = *self
+            .rows
+            .borrow_mut()
+            .entry(count.clone())
+            .or_insert_with_key(|count| self.residues(count, -1) / RESIDUES as f32);
         let columns = self.residues(width, place);
         // Offset by half a residue, so that rounding never crosses an integer.
         let half = builder.scalar(0.5 / RESIDUES as f32).expand([width]);
@@ -157,11 +168,17 @@ impl<'g> Active<'g> {
         // Not a range: tract 0.23.9 propagates the formula of a range's elements through later
         // operations until it overflows.
         let indices = integer(1).expand([count * KEYS]).cumulative_sum();
-        let key = remainder(remainder(self.seed, PRIME) * integer(STEPS[0]) + integer((place + 2) * STEPS[1] % PRIME), PRIME);
+        let key = remainder(
+            remainder(self.seed, PRIME) * integer(STEPS[0])
+                + integer((place + 2) * STEPS[1] % PRIME),
+            PRIME,
+        );
         // Almost squares modulo a prime (tract 0.23.9 has no squares of integers), plus a different
         // step per element, so that no two remain equal.
         let steps = indices * integer(STEPS[2]) + key;
-        let hashed = (0..3).fold(remainder(steps, PRIME), |x, _| remainder(x * (x + integer(SHIFT)) + steps, PRIME));
+        let hashed = (0..3).fold(remainder(steps, PRIME), |x, _| {
+            remainder(x * (x + integer(SHIFT)) + steps, PRIME)
+        });
         remainder(hashed, RESIDUES).cast(DType::F32).reshape([count, &KEYS.into()])
     }
 }

@@ -47,8 +47,15 @@ pub(crate) fn table<'g>(root: &Scope<'g>, config: &Config, side: Side) -> Tensor
     scope.parameter("weight", [vocab, config.table_width.unwrap_or(config.d_model)])
 }
 
-/// Rows of the decoder's table in the width of the model, `[..., width]` -> `[..., d_model]`, or states in that of the table.
-pub(crate) fn between_widths<'g>(stack: &Scope<'g>, config: &Config, name: &str, x: Tensor<'g>, out: usize) -> Tensor<'g> {
+/// Rows of the decoder's table in the width of the model, `[..., width]` -> `[..., d_model]`, or
+/// states in that of the table.
+pub(crate) fn between_widths<'g>(
+    stack: &Scope<'g>,
+    config: &Config,
+    name: &str,
+    x: Tensor<'g>,
+    out: usize,
+) -> Tensor<'g> {
     if config.table_width.is_none() {
         return x;
     }
@@ -88,13 +95,26 @@ impl<'g> InputTokens<'g> {
 }
 
 /// Embeds tokens, the first of which is at position `first`.
-pub(crate) fn embed<'g>(root: &Scope<'g>, config: &Config, side: Side, input: InputTokens<'g>, first: &Dim) -> Embedded<'g> {
+pub(crate) fn embed<'g>(
+    root: &Scope<'g>,
+    config: &Config,
+    side: Side,
+    input: InputTokens<'g>,
+    first: &Dim,
+) -> Embedded<'g> {
     let stack = side.at(root);
     let _scope = stack.at("embed_tokens").enter();
-    let tokens = between_widths(&stack, config, "project_in", table(root, config, side).gather(input.ids), config.d_model);
+    let tokens = between_widths(
+        &stack,
+        config,
+        "project_in",
+        table(root, config, side).gather(input.ids),
+        config.d_model,
+    );
     let types = if side == Side::Encoder { embed_types(root, config, input.types) } else { None };
     let tokens = types.map_or(tokens, |types| tokens + types);
-    let scaled = || if config.scale_embedding { tokens * (config.d_model as f32).sqrt() } else { tokens };
+    let scaled =
+        || if config.scale_embedding { tokens * (config.d_model as f32).sqrt() } else { tokens };
     let norm = |x| normalise(&stack.at("layernorm_embedding"), config, x);
     match (config.embedding_norm, side) {
         (EmbeddingNorm::None, _) => with_positions(&stack, config, scaled(), input, first),
@@ -103,13 +123,19 @@ pub(crate) fn embed<'g>(root: &Scope<'g>, config: &Config, side: Side, input: In
             Embedded { sum: norm(embedded.sum), ..embedded }
         }
         // Normalisation removes the scale, up to epsilon; transformers does not scale here.
-        (EmbeddingNorm::DecoderTokens, Side::Decoder) => with_positions(&stack, config, norm(tokens), input, first),
+        (EmbeddingNorm::DecoderTokens, Side::Decoder) => {
+            with_positions(&stack, config, norm(tokens), input, first)
+        }
     }
 }
 
 /// The embeddings of the tokens' segments, `types: i64 [batch, src]`: `[batch, src, d_model]`, or
 /// `[d_model]` if all are in the first.
-fn embed_types<'g>(root: &Scope<'g>, config: &Config, types: Option<Tensor<'g>>) -> Option<Tensor<'g>> {
+fn embed_types<'g>(
+    root: &Scope<'g>,
+    config: &Config,
+    types: Option<Tensor<'g>>,
+) -> Option<Tensor<'g>> {
     let scope = Side::Encoder.at(root).at("embed_types");
     let _scope = scope.enter();
     let table = |rows| scope.parameter("weight", [rows, config.d_model]);
@@ -120,7 +146,13 @@ fn embed_types<'g>(root: &Scope<'g>, config: &Config, types: Option<Tensor<'g>>)
     }
 }
 
-fn with_positions<'g>(stack: &Scope<'g>, config: &Config, tokens: Tensor<'g>, input: InputTokens<'g>, first: &Dim) -> Embedded<'g> {
+fn with_positions<'g>(
+    stack: &Scope<'g>,
+    config: &Config,
+    tokens: Tensor<'g>,
+    input: InputTokens<'g>,
+    first: &Dim,
+) -> Embedded<'g> {
     let scope = stack.at("embed_positions");
     let _scope = scope.enter();
     let table = || scope.parameter("weight", [config.position_rows(), config.d_model]);
@@ -199,11 +231,12 @@ impl SinusoidTable {
     pub(crate) fn of(config: &Config) -> Option<Self> {
         let d_model = config.d_model;
         match config.positions {
-            Positions::Sinusoidal(arrangement) => {
-                Some(Self::Plain { waves: (0..d_model).map(|column| wave(arrangement, column, d_model)).collect() })
-            }
+            Positions::Sinusoidal(arrangement) => Some(Self::Plain {
+                waves: (0..d_model).map(|column| wave(arrangement, column, d_model)).collect(),
+            }),
             Positions::Counted => {
-                let frequencies = (0..d_model).map(|column| counted_frequency(column, d_model)).collect();
+                let frequencies =
+                    (0..d_model).map(|column| counted_frequency(column, d_model)).collect();
                 Some(Self::Counted { pad_token: config.pad_token, frequencies })
             }
             Positions::Learned { .. }
@@ -225,7 +258,11 @@ impl Generator for SinusoidTable {
                     (if is_sine { angle.sin() } else { angle.cos() }) as f32
                 }
                 Self::Counted { pad_token, frequencies } => {
-                    let (row, column, half) = (index / frequencies.len(), index % frequencies.len(), frequencies.len() / 2);
+                    let (row, column, half) = (
+                        index / frequencies.len(),
+                        index % frequencies.len(),
+                        frequencies.len() / 2,
+                    );
                     let angle = row as f32 * frequencies[column];
                     match column / half {
                         _ if row == *pad_token => 0.0,

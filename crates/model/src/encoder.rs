@@ -18,16 +18,28 @@ pub(crate) struct EncoderOutputs<'g> {
 }
 
 /// The encoder stack (Vaswani et al. 2017, section 3.1).
-pub(crate) fn encoder<'g>(root: &Scope<'g>, config: &Config, source: Source<'g>, dropout: &Dropout<'g>) -> EncoderOutputs<'g> {
+pub(crate) fn encoder<'g>(
+    root: &Scope<'g>,
+    config: &Config,
+    source: Source<'g>,
+    dropout: &Dropout<'g>,
+) -> EncoderOutputs<'g> {
     let (config, stack) = (config.of_encoder(), Side::Encoder.at(root));
     let mask = source.attention_mask().map(padding_mask);
     let mask = if config.windows.is_empty() { mask } else { mask.map(with_itself) };
     let (first, src) = (Dim::from(0), source.len(config));
-    let orders = orders(root, config, Side::Encoder, mask, Span { past: &first, tgt: &src, positions: None, cached: false });
+    let orders = orders(
+        root,
+        config,
+        Side::Encoder,
+        mask,
+        Span { past: &first, tgt: &src, positions: None, cached: false },
+    );
     let mut x = dropout.embedding(source.embed(root, config).sum);
     let mut attentions = Vec::new();
     for (layer_index, order) in orders.into_iter().enumerate() {
-        let (transformed, weights) = layer(&stack.at("layers").at(layer_index), config, x, order, dropout);
+        let (transformed, weights) =
+            layer(&stack.at("layers").at(layer_index), config, x, order, dropout);
         x = transformed;
         attentions.extend(weights);
     }
@@ -43,8 +55,18 @@ fn layer<'g>(
     dropout: &Dropout<'g>,
 ) -> (Tensor<'g>, Option<Tensor<'g>>) {
     let (x, attended) = residual((scope, "self_attn"), config, x, dropout, |x| {
-        self_attention(&scope.at("self_attn"), config, config.encoder, x, Memory::None, order, dropout)
+        self_attention(
+            &scope.at("self_attn"),
+            config,
+            config.encoder,
+            x,
+            Memory::None,
+            order,
+            dropout,
+        )
     });
-    let (x, ()) = residual((scope, "final"), config, x, dropout, |x| (feed_forward(scope, config, config.encoder.d_ff, x, dropout), ()));
+    let (x, ()) = residual((scope, "final"), config, x, dropout, |x| {
+        (feed_forward(scope, config, config.encoder.d_ff, x, dropout), ())
+    });
     (x, attended.weights)
 }

@@ -21,7 +21,9 @@ use crate::decoder::{DecoderInputs, DecoderOutputs, Past, cross_key_values, deco
 use crate::dropout::Dropout;
 use crate::encoder::{EncoderOutputs, encoder};
 use crate::front::Source;
-use crate::interface::{ATTENTION_MASK, DECODER_INPUT_IDS, ENCODER_HIDDEN_STATES, INPUT_IDS, LOGITS, Names};
+use crate::interface::{
+    ATTENTION_MASK, DECODER_INPUT_IDS, ENCODER_HIDDEN_STATES, INPUT_IDS, LOGITS, Names,
+};
 use crate::{Config, Front, Layout, Parts};
 use cognate_graph::{Builder, DType, Dim, Error, Graph, Tensor};
 use std::thread;
@@ -59,7 +61,10 @@ impl Attentions {
 }
 
 fn output_each(builder: &Builder, name: fn(usize) -> String, layers: &[Tensor<'_>]) {
-    layers.iter().enumerate().for_each(|(layer_index, &weights)| builder.output(&name(layer_index), weights));
+    layers
+        .iter()
+        .enumerate()
+        .for_each(|(layer_index, &weights)| builder.output(&name(layer_index), weights));
 }
 
 /// A graph with all parameters of the model.
@@ -71,7 +76,11 @@ pub(crate) fn whole(config: &Config) -> Result<Graph, Error> {
 }
 
 /// The encoder and decoder graphs of a layout.
-pub(crate) fn graphs(config: &Config, layout: Layout, attentions: Attentions) -> Result<[Graph; 2], Error> {
+pub(crate) fn graphs(
+    config: &Config,
+    layout: Layout,
+    attentions: Attentions,
+) -> Result<[Graph; 2], Error> {
     // For a deep model each graph takes milliseconds.
     let encoder = || match layout {
         Layout::Cognate | Layout::SharedCache | Layout::Generate => encode(config, attentions),
@@ -97,7 +106,9 @@ pub(crate) fn encode(config: &Config, attentions: Attentions) -> Result<Graph, E
     let source = Source::declare(&builder, config, ["batch", "src"]);
     let outputs = encoder(&builder.root(), config, source, &Dropout::none());
     builder.output(ENCODER_HIDDEN_STATES, outputs.hidden);
-    for (layer_index, cross) in cross_key_values(&builder.root(), config, outputs.hidden).into_iter().enumerate() {
+    for (layer_index, cross) in
+        cross_key_values(&builder.root(), config, outputs.hidden).into_iter().enumerate()
+    {
         output(&builder, Names::cross(layer_index), cross);
     }
     attentions.output_encoder(&builder, &outputs);
@@ -118,13 +129,21 @@ pub(crate) fn step(config: &Config, attentions: Attentions, tgt: Dim) -> Result<
     };
     let layers = 0..config.decoder.n_layers;
     let cross_shape = ["batch".into(), heads.clone(), "src".into(), d_k.clone()];
-    let cross = layers.clone().map(|layer_index| input(Names::cross(layer_index), &cross_shape)).collect();
+    let cross =
+        layers.clone().map(|layer_index| input(Names::cross(layer_index), &cross_shape)).collect();
     let past_shape = ["batch".into(), "beams".into(), heads, "past".into(), d_k];
     let past = layers.map(|layer_index| input(Names::past(layer_index), &past_shape)).collect();
     let outputs = decoder(
         &builder.root(),
         config,
-        &DecoderInputs { ids, attention_mask, cross, past: Past::Joined(past), prompts: None, dropout: Dropout::none() },
+        &DecoderInputs {
+            ids,
+            attention_mask,
+            cross,
+            past: Past::Joined(past),
+            prompts: None,
+            dropout: Dropout::none(),
+        },
     );
     builder.output(LOGITS, outputs.logits);
     for (layer_index, &present) in outputs.present.iter().enumerate() {
@@ -134,9 +153,9 @@ pub(crate) fn step(config: &Config, attentions: Attentions, tgt: Dim) -> Result<
     builder.finish()
 }
 
-/// The inputs of the [`Source`], `decoder_input_ids: i64 [batch, tgt]` ->
-/// `encoder_hidden_states`, `logits: [batch, tgt, vocab]`,
-/// `cross_attentions.{l}: [batch, heads, tgt, src]`. A decoder-only model has other inputs and outputs.
+/// The inputs of the [`Source`], `decoder_input_ids: i64 [batch, tgt]` -> `encoder_hidden_states`,
+/// `logits: [batch, tgt, vocab]`, `cross_attentions.{l}: [batch, heads, tgt, src]`. A decoder-only
+/// model has other inputs and outputs.
 pub(crate) fn teacher_forced(config: &Config) -> Result<Graph, Error> {
     if config.parts == Parts::Decoder {
         return causal::teacher_forced(config);
@@ -150,7 +169,14 @@ pub(crate) fn teacher_forced(config: &Config) -> Result<Graph, Error> {
     let outputs = decoder(
         &builder.root(),
         config,
-        &DecoderInputs { ids: target, attention_mask, cross, past: Past::None, prompts: None, dropout: Dropout::none() },
+        &DecoderInputs {
+            ids: target,
+            attention_mask,
+            cross,
+            past: Past::None,
+            prompts: None,
+            dropout: Dropout::none(),
+        },
     );
     builder.output(ENCODER_HIDDEN_STATES, hidden);
     builder.output(LOGITS, outputs.logits);
@@ -159,7 +185,12 @@ pub(crate) fn teacher_forced(config: &Config) -> Result<Graph, Error> {
 }
 
 /// The mask of the source's tokens as an input of a decoder; features have none.
-fn source_mask<'g>(builder: &'g Builder, config: &Config, name: &str, axes: [&str; 2]) -> Option<Tensor<'g>> {
+fn source_mask<'g>(
+    builder: &'g Builder,
+    config: &Config,
+    name: &str,
+    axes: [&str; 2],
+) -> Option<Tensor<'g>> {
     (config.front == Front::Tokens).then(|| builder.input(name, DType::I64, axes))
 }
 

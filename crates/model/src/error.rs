@@ -27,18 +27,30 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    pub(crate) fn new(kind: ErrorKind, place: impl fmt::Display, message: impl fmt::Display) -> Self {
+    pub(crate) fn new(
+        kind: ErrorKind,
+        place: impl fmt::Display,
+        message: impl fmt::Display,
+    ) -> Self {
         Self { kind, place: place.to_string(), message: message.to_string() }
     }
 
     /// The error of an encoder-only model where a decoder is required.
     pub(crate) fn encoder_alone() -> Self {
-        Self::new(ErrorKind::Config, "config.json", "expected a model with a decoder, found an encoder-only model")
+        Self::new(
+            ErrorKind::Config,
+            "config.json",
+            "expected a model with a decoder, found an encoder-only model",
+        )
     }
 
     /// The error of a decoder-only model where an encoder is required.
     pub(crate) fn decoder_alone() -> Self {
-        Self::new(ErrorKind::Config, "config.json", "expected a model with an encoder, found a decoder-only model")
+        Self::new(
+            ErrorKind::Config,
+            "config.json",
+            "expected a model with an encoder, found a decoder-only model",
+        )
     }
 
     pub(crate) fn file(path: &Path, error: &std::io::Error) -> Self {

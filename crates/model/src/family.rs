@@ -188,18 +188,28 @@ pub(crate) fn parse(text: &str) -> Result<(Family, Config), Error> {
     }
     let (name, class, family) = *family(&object).map_err(wrong)?;
     if family == Family::Bart(Bart::Trocr) {
-        return Err(wrong(format!("model_type {name:?} is only supported as the decoder of {:?}", pair::MODEL_TYPE)));
+        return Err(wrong(format!(
+            "model_type {name:?} is only supported as the decoder of {:?}",
+            pair::MODEL_TYPE
+        )));
     }
     if family == Family::T5Gemma {
         let (encoder, decoder) = (gemma::half(&object, "encoder"), gemma::half(&object, "decoder"));
-        let [encoder, decoder] = [parse_half(encoder, "encoder")?, parse_half(decoder, "decoder")?].map(|(_, config)| config);
-        return Ok((family, gemma::join(Fields::new(object), class, encoder, decoder).map_err(wrong)?));
+        let [encoder, decoder] = [parse_half(encoder, "encoder")?, parse_half(decoder, "decoder")?]
+            .map(|(_, config)| config);
+        return Ok((
+            family,
+            gemma::join(Fields::new(object), class, encoder, decoder).map_err(wrong)?,
+        ));
     }
     let fields = Fields::new(object);
     fields.refuse_other("tie_encoder_decoder", false);
     let is_alone = fields.is_encoder_alone();
     if !is_alone {
-        fields.refuse_other("is_encoder_decoder", !matches!(family, Family::Bert(_) | Family::Gpt(_) | Family::Vit(_)));
+        fields.refuse_other(
+            "is_encoder_decoder",
+            !matches!(family, Family::Bert(_) | Family::Gpt(_) | Family::Vit(_)),
+        );
     }
     let config = config(family, class, &fields);
     fields.finish().map_err(wrong)?;
@@ -228,16 +238,22 @@ fn is_pair(object: &Map<String, Value>) -> bool {
 /// Reads the `config.json` of a model whose halves are two models.
 fn parse_pair(object: &Map<String, Value>) -> Result<(Family, Config), Error> {
     let read = |name| parse_half(pair::half(object, name), name);
-    let ((encoder, encoder_config), (decoder, decoder_config)) = (read("encoder")?, read("decoder")?);
+    let ((encoder, encoder_config), (decoder, decoder_config)) =
+        (read("encoder")?, read("decoder")?);
     if !matches!(decoder, Family::Bart(bart) if *bart != Bart::M2m100) {
         return Err(wrong("decoder: expected one of trocr, bart, blenderbot, blenderbot-small, marian, mbart, pegasus, plbart".into()));
     }
-    let config = pair::join(object, encoder_config, decoder_config, *decoder == Family::Bart(Bart::Trocr)).map_err(wrong)?;
+    let config =
+        pair::join(object, encoder_config, decoder_config, *decoder == Family::Bart(Bart::Trocr))
+            .map_err(wrong)?;
     Ok((Family::Pair(encoder, decoder), config))
 }
 
 /// Reads the `config.json` of one half.
-fn parse_half(half: Result<Map<String, Value>, String>, name: &str) -> Result<(&'static Family, Config), Error> {
+fn parse_half(
+    half: Result<Map<String, Value>, String>,
+    name: &str,
+) -> Result<(&'static Family, Config), Error> {
     let within = |problem: String| wrong(format!("{name}: {problem}"));
     let half = half.map_err(wrong)?;
     let (_, class, family) = family(&half).map_err(within)?;
@@ -258,7 +274,9 @@ pub(crate) fn encoder_alone(text: &str) -> Result<String, Error> {
     }
     let (_, class, family) = family(&object).map_err(wrong)?;
     let class = match family {
-        Family::Bart(_) | Family::Cognate | Family::Pair(..) | Family::Whisper => format!("{class}Encoder"),
+        Family::Bart(_) | Family::Cognate | Family::Pair(..) | Family::Whisper => {
+            format!("{class}Encoder")
+        }
         Family::Bert(_) | Family::Vit(_) => format!("{class}Model"),
         Family::Gpt(_) => return Err(Error::decoder_alone()),
         Family::T5(_) | Family::T5Gemma => format!("{class}EncoderModel"),
@@ -280,12 +298,23 @@ fn object(text: &str) -> Result<Map<String, Value>, Error> {
 }
 
 /// The row of the `model_type`, or the sentence that it is not supported.
-fn family(object: &Map<String, Value>) -> Result<&'static (&'static str, &'static str, Family), String> {
-    let names = || FAMILIES.iter().map(|(name, ..)| *name).chain([pair::MODEL_TYPE]).collect::<Vec<_>>().join(", ");
+fn family(
+    object: &Map<String, Value>,
+) -> Result<&'static (&'static str, &'static str, Family), String> {
+    let names = || {
+        FAMILIES
+            .iter()
+            .map(|(name, ..)| *name)
+            .chain([pair::MODEL_TYPE])
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     match object.get("model_type") {
         Some(found) => {
             let known = FAMILIES.iter().find(|(name, ..)| found.as_str() == Some(name));
-            known.ok_or_else(|| format!("model_type {found} is not supported; expected one of {}", names()))
+            known.ok_or_else(|| {
+                format!("model_type {found} is not supported; expected one of {}", names())
+            })
         }
         None => Err(format!("model_type is missing; expected one of {}", names())),
     }

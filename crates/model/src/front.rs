@@ -1,9 +1,11 @@
 //! Input fronts of the encoder: what the encoder reads, and how it becomes rows of width `d_model`.
 //!
-//! Tokens are embedded (`embedding`). Log-mel frames pass two convolutions over time, of which the second halves their number (Radford
-//! et al. 2022, section 2.2): `x = gelu(conv2(gelu(conv1(frames))))ᵀ + P`, with a stored table of positions `P`.
+//! Tokens are embedded (`embedding`). Log-mel frames pass two convolutions over time, of which the
+//! second halves their number (Radford et al. 2022, section 2.2):
+//! `x = gelu(conv2(gelu(conv1(frames))))ᵀ + P`, with a stored table of positions `P`.
 //!
-//! `frames: [batch, n_mels, 2 · src]` -> `[batch, src, d_model]`, where `src` is at most the number of rows of `P`
+//! `frames: [batch, n_mels, 2 · src]` -> `[batch, src, d_model]`, where `src` is at most the number
+//! of rows of `P`
 //!
 //! `patches` has those of images.
 
@@ -31,18 +33,24 @@ impl<'g> Source<'g> {
         let config = config.of_encoder();
         match config.front {
             Front::Tokens => {
-                let [ids, mask] = [INPUT_IDS, ATTENTION_MASK].map(|name| builder.input(name, DType::I64, axes));
+                let [ids, mask] =
+                    [INPUT_IDS, ATTENTION_MASK].map(|name| builder.input(name, DType::I64, axes));
                 let is_given = matches!(config.token_types, TokenTypes::Given(_));
                 let types = is_given.then(|| builder.input(TOKEN_TYPE_IDS, DType::I64, axes));
                 Source::Tokens(InputTokens { types, ..InputTokens::new(ids) }, mask)
             }
             Front::Frames { n_mels, .. } => {
-                let shape = [axes[0].into(), Dim::from(n_mels), Dim::from(axes[1]) * FRAMES_PER_POSITION];
+                let shape =
+                    [axes[0].into(), Dim::from(n_mels), Dim::from(axes[1]) * FRAMES_PER_POSITION];
                 Source::Features(builder.input(INPUT_FEATURES, DType::F32, shape))
             }
             Front::Pixels(patches) => {
                 let [height, width] = image_sizes(&patches);
-                Source::Features(builder.input(PIXEL_VALUES, DType::F32, [axes[0].into(), patches.channels.into(), height, width]))
+                Source::Features(builder.input(
+                    PIXEL_VALUES,
+                    DType::F32,
+                    [axes[0].into(), patches.channels.into(), height, width],
+                ))
             }
         }
     }
@@ -70,9 +78,14 @@ impl<'g> Source<'g> {
     /// The same source with each input changed.
     pub(crate) fn map(self, change: impl Fn(Tensor<'g>) -> Tensor<'g>) -> Self {
         match self {
-            Source::Tokens(InputTokens { ids, types, positions }, mask) => {
-                Source::Tokens(InputTokens { ids: change(ids), types: types.map(&change), positions: positions.map(&change) }, change(mask))
-            }
+            Source::Tokens(InputTokens { ids, types, positions }, mask) => Source::Tokens(
+                InputTokens {
+                    ids: change(ids),
+                    types: types.map(&change),
+                    positions: positions.map(&change),
+                },
+                change(mask),
+            ),
             Source::Features(features) => Source::Features(change(features)),
         }
     }
@@ -84,14 +97,25 @@ impl<'g> Source<'g> {
             (Source::Features(frames), Front::Frames { positions, .. }) => {
                 convolve(root, config, frames, [&positions.into(), &self.len(config)])
             }
-            (Source::Features(pixels), Front::Pixels(patches)) => embed_patches(root, config, &patches, pixels),
-            (Source::Tokens(tokens, _), _) => embed(root, config, Side::Encoder, tokens, &Dim::from(0)),
-            (Source::Features(_), Front::Tokens) => unreachable!("sources are declared by the front"),
+            (Source::Features(pixels), Front::Pixels(patches)) => {
+                embed_patches(root, config, &patches, pixels)
+            }
+            (Source::Tokens(tokens, _), _) => {
+                embed(root, config, Side::Encoder, tokens, &Dim::from(0))
+            }
+            (Source::Features(_), Front::Tokens) => {
+                unreachable!("sources are declared by the front")
+            }
         }
     }
 }
 
-fn convolve<'g>(root: &Scope<'g>, config: &Config, frames: Tensor<'g>, [positions, src]: [&Dim; 2]) -> Embedded<'g> {
+fn convolve<'g>(
+    root: &Scope<'g>,
+    config: &Config,
+    frames: Tensor<'g>,
+    [positions, src]: [&Dim; 2],
+) -> Embedded<'g> {
     let stack = Side::Encoder.at(root);
     // GELU, whatever the activation of the feed-forward is.
     let layer = |name: &str, x: Tensor<'g>, stride| {
@@ -99,7 +123,11 @@ fn convolve<'g>(root: &Scope<'g>, config: &Config, frames: Tensor<'g>, [position
         let _scope = scope.enter();
         let weight = scope.parameter("weight", [Dim::from(config.d_model), x.dim(1), 3.into()]);
         let bias = scope.parameter("bias", [config.d_model]);
-        Activation::Gelu.apply(x.conv(weight, Some(bias), Conv { strides: vec![stride], pads: vec![1] }))
+        Activation::Gelu.apply(x.conv(
+            weight,
+            Some(bias),
+            Conv { strides: vec![stride], pads: vec![1] },
+        ))
     };
     let halved = layer("conv2", layer("conv1", frames, 1), 2);
     let scope = stack.at("embed_positions");

@@ -26,15 +26,28 @@ const DEVIATION: f32 = 0.02;
 
 /// The initial values of the parameter at `path`. The stream distinguishes the
 /// parameters of a model.
-pub(crate) fn initial(path: &str, shape: &[usize], initialisation: Initialisation, [seed, stream]: [u64; 2]) -> Recipe {
+pub(crate) fn initial(
+    path: &str,
+    shape: &[usize],
+    initialisation: Initialisation,
+    [seed, stream]: [u64; 2],
+) -> Recipe {
     let distribution = match shape {
-        [_, width] if ["shared.", "embed_tokens.", "embed_positions."].iter().any(|table| path.contains(table)) => {
+        [_, width]
+            if ["shared.", "embed_tokens.", "embed_positions."]
+                .iter()
+                .any(|table| path.contains(table)) =>
+        {
             Distribution::Normal { deviation: (*width as f32).powf(-0.5) }
         }
         // A vector per head, from d_k values to one.
-        [_, d_k] if path.ends_with("score.weight") => Distribution::Uniform { bound: (6.0 / (d_k + 1) as f32).sqrt() },
+        [_, d_k] if path.ends_with("score.weight") => {
+            Distribution::Uniform { bound: (6.0 / (d_k + 1) as f32).sqrt() }
+        }
         [out, width] => match initialisation {
-            Initialisation::Glorot => Distribution::Uniform { bound: (6.0 / (out + width) as f32).sqrt() },
+            Initialisation::Glorot => {
+                Distribution::Uniform { bound: (6.0 / (out + width) as f32).sqrt() }
+            }
             Initialisation::Normal => Distribution::Normal { deviation: DEVIATION },
         },
         _ if path.ends_with("layer_norm.weight") => Distribution::Constant(1.0),
@@ -77,7 +90,9 @@ impl Generator for Initial {
                 Distribution::Constant(constant) => constant,
                 Distribution::Uniform { bound } => (2.0 * a - 1.0) * bound,
                 // Box and Muller 1958; 1 - a is never zero.
-                Distribution::Normal { deviation } => (-2.0 * (1.0 - a).ln()).sqrt() * (std::f32::consts::TAU * b).cos() * deviation,
+                Distribution::Normal { deviation } => {
+                    (-2.0 * (1.0 - a).ln()).sqrt() * (std::f32::consts::TAU * b).cos() * deviation
+                }
             };
         }
     }

@@ -5,7 +5,12 @@ use crate::{Biases, Config, Norm, NormPlacement};
 use cognate_graph::{Dim, Scope, Tensor, Unary};
 
 /// `x Wᵀ (+ b)`: `[..., in]` -> `[..., out]`
-pub(crate) fn linear<'g>(scope: &Scope<'g>, config: &Config, x: Tensor<'g>, out: impl Into<Dim>) -> Tensor<'g> {
+pub(crate) fn linear<'g>(
+    scope: &Scope<'g>,
+    config: &Config,
+    x: Tensor<'g>,
+    out: impl Into<Dim>,
+) -> Tensor<'g> {
     let _scope = scope.enter();
     let out = out.into();
     let width = x.ty().shape.dims().last().cloned().unwrap_or_default();
@@ -32,7 +37,9 @@ pub(crate) fn normalise<'g>(scope: &Scope<'g>, config: &Config, x: Tensor<'g>) -
     let scale = scope.parameter("weight", [config.d_model]);
     let scale = if config.norm_from_one { scale + 1.0 } else { scale };
     match config.norm {
-        Norm::Layer => x.layer_norm(scale, scope.parameter("bias", [config.d_model]), config.epsilon),
+        Norm::Layer => {
+            x.layer_norm(scale, scope.parameter("bias", [config.d_model]), config.epsilon)
+        }
         Norm::Rms => x.rms_norm(scale, config.epsilon),
     }
 }
@@ -43,7 +50,8 @@ pub(crate) fn capped(x: Tensor<'_>, cap: Option<f32>) -> Tensor<'_> {
 }
 
 /// A sublayer with its residual connection (Vaswani et al. 2017, section 3.1), and the
-/// normalisation of `layer` named after the sublayer where the model places it. Also returns the sublayer's other output.
+/// normalisation of `layer` named after the sublayer where the model places it. Also returns the
+/// sublayer's other output.
 pub(crate) fn residual<'g, T>(
     (layer, name): (&Scope<'g>, &str),
     config: &Config,
@@ -59,7 +67,9 @@ pub(crate) fn residual<'g, T>(
     let (changed, rest) = sublayer(input);
     let changed = match config.placement {
         NormPlacement::Post | NormPlacement::Pre => changed,
-        NormPlacement::Around => normalise(&layer.at(format!("{name}_post_layer_norm")), config, changed),
+        NormPlacement::Around => {
+            normalise(&layer.at(format!("{name}_post_layer_norm")), config, changed)
+        }
     };
     // The sum is named after the normalisation that reads it.
     let _scope = norm.enter();
@@ -80,7 +90,13 @@ pub(crate) fn after_stack<'g>(stack: &Scope<'g>, config: &Config, x: Tensor<'g>)
 
 /// `FFN(x) = act(x W_1 + b_1) W_2 + b_2`   (Vaswani et al. 2017, eq. 2), or with a gate
 /// `FFN(x) = (act(x W_1) ⊙ x V) W_2`   (Shazeer 2020): `[..., d_model]` -> `[..., d_model]`
-pub(crate) fn feed_forward<'g>(layer: &Scope<'g>, config: &Config, d_ff: usize, x: Tensor<'g>, dropout: &Dropout<'g>) -> Tensor<'g> {
+pub(crate) fn feed_forward<'g>(
+    layer: &Scope<'g>,
+    config: &Config,
+    d_ff: usize,
+    x: Tensor<'g>,
+    dropout: &Dropout<'g>,
+) -> Tensor<'g> {
     let hidden = linear(&layer.at("fc1"), config, x, d_ff);
     let _scope = layer.at("activation_fn").enter();
     let mut hidden = config.activation.apply(hidden);

@@ -26,13 +26,20 @@ pub enum Layout {
 
 impl Layout {
     /// All layouts.
-    pub const ALL: [Layout; 5] = [Layout::Cognate, Layout::HuggingFace, Layout::SharedCache, Layout::Generate, Layout::Triton];
+    pub const ALL: [Layout; 5] = [
+        Layout::Cognate,
+        Layout::HuggingFace,
+        Layout::SharedCache,
+        Layout::Generate,
+        Layout::Triton,
+    ];
 
     /// The layouts that every engine runs.
     pub const PORTABLE: [Layout; 2] = [Layout::Cognate, Layout::HuggingFace];
 
     /// The layouts that `cognate export --layout` writes.
-    pub const CHOICES: [Layout; 4] = [Layout::Cognate, Layout::HuggingFace, Layout::Generate, Layout::Triton];
+    pub const CHOICES: [Layout; 4] =
+        [Layout::Cognate, Layout::HuggingFace, Layout::Generate, Layout::Triton];
 
     /// `cognate`, `hf`, `generate`, `triton` or `shared-cache`.
     pub fn name(self) -> &'static str {
@@ -88,7 +95,9 @@ impl FromStr for Layout {
     /// One of [`Layout::CHOICES`].
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::CHOICES.into_iter().find(|layout| layout.name() == name);
-        found.ok_or_else(|| format!("expected {}, found {name}", Self::CHOICES.map(Self::name).join(", ")))
+        found.ok_or_else(|| {
+            format!("expected {}, found {name}", Self::CHOICES.map(Self::name).join(", "))
+        })
     }
 }
 

@@ -44,8 +44,9 @@ mod rotary;
 pub use activation::Activation;
 pub use checkpoint::weights_file;
 pub use config::{
-    AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, EncoderModel, Front, Head, Norm, NormPlacement, OutputProjection,
-    Parts, Patches, PositionKind, Positions, RelativeLayers, RotaryScaling, Sinusoids, Stack, TokenTypes,
+    AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, EncoderModel, Front, Head,
+    Norm, NormPlacement, OutputProjection, Parts, Patches, PositionKind, Positions, RelativeLayers,
+    RotaryScaling, Sinusoids, Stack, TokenTypes,
 };
 pub use dropout::DropoutRates;
 pub use embedding::sinusoid;

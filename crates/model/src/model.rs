@@ -7,8 +7,9 @@ use crate::initialise::{Initialisation, initial};
 use crate::positions::computed;
 use crate::reading::read_text;
 use crate::{
-    Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Error, ErrorKind, Front, Layout, Norm, NormPlacement,
-    OutputProjection, Parts, Positions, RotaryScaling, Sinusoids, Stack, TokenTypes,
+    Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Error, ErrorKind,
+    Front, Layout, Norm, NormPlacement, OutputProjection, Parts, Positions, RotaryScaling,
+    Sinusoids, Stack, TokenTypes,
 };
 use cognate_graph::{Graph, Program, Recipe, Weights};
 use std::path::Path;
@@ -135,7 +136,11 @@ impl Model {
     ///
     /// # Errors
     /// As [`Config::to_json`].
-    pub fn initial(config: Config, initialisation: Initialisation, seed: u64) -> Result<Self, Error> {
+    pub fn initial(
+        config: Config,
+        initialisation: Initialisation,
+        seed: u64,
+    ) -> Result<Self, Error> {
         let config_json = config.to_json()?;
         let computed = computed(&config);
         let weights = entry::teacher_forced(&config)?
@@ -143,8 +148,10 @@ impl Model {
             .zip(0..)
             .map(|((_, node), stream)| {
                 let shape = node.ty.shape.as_constant().expect("parameters have constant shapes");
-                let recipe =
-                    computed.get(&node.name).cloned().unwrap_or_else(|| initial(&node.name, &shape, initialisation, [seed, stream]));
+                let recipe = computed
+                    .get(&node.name)
+                    .cloned()
+                    .unwrap_or_else(|| initial(&node.name, &shape, initialisation, [seed, stream]));
                 (node.name.clone(), recipe)
             })
             .collect();
@@ -179,18 +186,28 @@ impl Model {
     }
 
     /// Opens a checkpoint after `adjust` has changed its `config.json`.
-    fn bound(folder: &Path, unused: Unused, adjust: fn(String) -> Result<String, Error>) -> Result<(Self, Vec<String>), Error> {
+    fn bound(
+        folder: &Path,
+        unused: Unused,
+        adjust: fn(String) -> Result<String, Error>,
+    ) -> Result<(Self, Vec<String>), Error> {
         let path = folder.join("config.json");
         let text = read_text(&path).map_err(|error| Error::file(&path, &error))?;
         let config_json = adjust(text).map_err(|error| error.within(folder))?;
-        let (family, mut config) = family::parse(&config_json).map_err(|error| error.within(folder))?;
+        let (family, mut config) =
+            family::parse(&config_json).map_err(|error| error.within(folder))?;
         // Reports missing or malformed files before any graph is built.
         let checkpoint = Checkpoint::open(folder)?;
         if !checkpoint.holds(&Naming { family, config: &config }, POOLER) {
             config.forget_pooler();
         }
         let graph = entry::whole(&config)?;
-        let (weights, unused) = checkpoint.bind(&Naming { family, config: &config }, &graph, &computed(&config), unused)?;
+        let (weights, unused) = checkpoint.bind(
+            &Naming { family, config: &config },
+            &graph,
+            &computed(&config),
+            unused,
+        )?;
         Ok((Self { config, config_json, weights }, unused))
     }
 
@@ -229,7 +246,8 @@ impl Model {
         self.learned().filter_map(|path| self.weights.get(path)).map(Recipe::elements).sum()
     }
 
-    /// The encoder: `input_ids, attention_mask: i64 [batch, src]`, or for audio `input_features: f32 [batch, n_mels, frames]` ->
+    /// The encoder: `input_ids, attention_mask: i64 [batch, src]`, or for audio
+    /// `input_features: f32 [batch, n_mels, frames]` ->
     /// `encoder_hidden_states: [batch, src, d_model]` and, for each decoder layer, `cross.{l}.key`
     /// and `cross.{l}.value: [batch, heads, src, d_k]`. An encoder-only model may also have the
     /// input `token_type_ids`, and returns `last_hidden_state` and `pooler_output`, or `logits`.
@@ -239,31 +257,39 @@ impl Model {
     pub fn encode(&self) -> Result<Program, Error> {
         self.program(match self.config.parts {
             Parts::Both => entry::encode(&self.config, Attentions::Omit)?,
-            Parts::Encoder(head) => entry::alone(&self.config, head, Layout::Cognate, Attentions::Omit)?,
+            Parts::Encoder(head) => {
+                entry::alone(&self.config, head, Layout::Cognate, Attentions::Omit)?
+            }
             Parts::Decoder => return Err(Error::decoder_alone()),
         })
     }
 
-    /// One decoding step: `input_ids: i64 [batch, beams, tgt]`, of text `attention_mask: i64 [batch, src]`,
-    /// `cross.{l}.*` and `past.{l}.*: [batch, beams, heads, past, d_k]` ->
-    /// `logits: [batch, beams, tgt, vocab]` and `present.{l}.*`. The past may have length 0.
+    /// One decoding step: `input_ids: i64 [batch, beams, tgt]`, of text
+    /// `attention_mask: i64 [batch, src]`, `cross.{l}.*` and
+    /// `past.{l}.*: [batch, beams, heads, past, d_k]` -> `logits: [batch, beams, tgt, vocab]` and
+    /// `present.{l}.*`. The past may have length 0.
     ///
-    /// A decoder-only model has no axis `beams`, no `cross.{l}.*`, and `attention_mask: i64 [batch, past + tgt]` of its own tokens.
+    /// A decoder-only model has no axis `beams`, no `cross.{l}.*`, and
+    /// `attention_mask: i64 [batch, past + tgt]` of its own tokens.
     ///
     /// # Errors
     /// If the model is encoder-only.
     pub fn step(&self, attentions: Attentions) -> Result<Program, Error> {
         match self.config.parts {
-            Parts::Decoder => self.program(entry::causal_step(&self.config, Layout::Cognate, attentions)?),
-            Parts::Both | Parts::Encoder(_) => self.program(entry::step(self.pair()?, attentions, "tgt".into())?),
+            Parts::Decoder => {
+                self.program(entry::causal_step(&self.config, Layout::Cognate, attentions)?)
+            }
+            Parts::Both | Parts::Encoder(_) => {
+                self.program(entry::step(self.pair()?, attentions, "tgt".into())?)
+            }
         }
     }
 
     /// The encoder and decoder graphs of a layout.
     ///
     /// # Errors
-    /// If the model is encoder-only or decoder-only, or the layout does not support it: an additive score with
-    /// shared caches.
+    /// If the model is encoder-only or decoder-only, or the layout does not support it: an additive
+    /// score with shared caches.
     pub fn graphs(&self, layout: Layout, attentions: Attentions) -> Result<[Program; 2], Error> {
         self.pair()?;
         if layout == Layout::SharedCache {
@@ -277,14 +303,19 @@ impl Model {
     /// of an encoder-only or decoder-only model.
     ///
     /// # Errors
-    /// As [`Model::graphs`], except for encoder-only models. Decoder-only models have no graph that decodes.
+    /// As [`Model::graphs`], except for encoder-only models. Decoder-only models have no graph that
+    /// decodes.
     pub fn programs(&self, layout: Layout, attentions: Attentions) -> Result<Vec<Program>, Error> {
         match self.config.parts {
             Parts::Both => Ok(self.graphs(layout, attentions)?.into()),
-            Parts::Encoder(head) => Ok(vec![self.program(entry::alone(&self.config, head, layout, attentions)?)?]),
+            Parts::Encoder(head) => {
+                Ok(vec![self.program(entry::alone(&self.config, head, layout, attentions)?)?])
+            }
             Parts::Decoder => {
                 let graph = match layout {
-                    Layout::Cognate | Layout::HuggingFace | Layout::Triton => entry::causal_step(&self.config, layout, attentions)?,
+                    Layout::Cognate | Layout::HuggingFace | Layout::Triton => {
+                        entry::causal_step(&self.config, layout, attentions)?
+                    }
                     Layout::SharedCache => {
                         self.config.require_shared_caches()?;
                         entry::shared_cache_step(&self.config, attentions)?
@@ -303,7 +334,8 @@ impl Model {
     /// `decoder_input_ids: i64 [batch, tgt]` -> `encoder_hidden_states`,
     /// `logits: [batch, tgt, vocab]`, `cross_attentions.{l}: [batch, heads, tgt, src]`.
     ///
-    /// A decoder-only model: `input_ids, attention_mask: i64 [batch, tgt]` -> `logits`, `decoder_attentions.{l}`.
+    /// A decoder-only model: `input_ids, attention_mask: i64 [batch, tgt]` -> `logits`,
+    /// `decoder_attentions.{l}`.
     ///
     /// # Errors
     /// If the model is encoder-only.
@@ -323,8 +355,8 @@ impl Model {
     /// The loss of given targets; see [`Loss`] for its inputs and outputs.
     ///
     /// # Errors
-    /// If the model is encoder-only or decoder-only, does not support the dropout, or a rate of `loss`
-    /// is out of range.
+    /// If the model is encoder-only or decoder-only, does not support the dropout, or a rate of
+    /// `loss` is out of range.
     pub fn loss(&self, loss: &Loss) -> Result<Program, Error> {
         self.program(entry::loss(self.pair()?, loss)?)
     }
@@ -333,7 +365,8 @@ impl Model {
     /// (sinusoids, angles, slopes) and the bias of the logits.
     pub fn learned(&self) -> impl Iterator<Item = &str> {
         let computed = computed(&self.config);
-        let is_learned = move |path: &&str| !computed.contains_key(*path) && *path != "final_logits_bias";
+        let is_learned =
+            move |path: &&str| !computed.contains_key(*path) && *path != "final_logits_bias";
         self.weights.iter().map(|(path, _)| path).filter(is_learned)
     }
 
@@ -348,7 +381,11 @@ impl Model {
             let name = naming.stored_names(path).swap_remove(0);
             // transformers stores it as a row.
             let row = (path == "final_logits_bias").then_some(1);
-            StoredTensor { name, path: path.to_owned(), shape: row.into_iter().chain(recipe.shape().iter().copied()).collect() }
+            StoredTensor {
+                name,
+                path: path.to_owned(),
+                shape: row.into_iter().chain(recipe.shape().iter().copied()).collect(),
+            }
         })
     }
 

@@ -1,7 +1,7 @@
 //! Images in patches (Dosovitskiy et al. 2021, section 3.1).
 //!
-//! `x = [class; patch_1 E; ...; patch_n E] + P`, where `E` is a convolution whose steps are as long as its kernel. A learned
-//! distillation token (Touvron et al. 2021) may follow the class token.
+//! `x = [class; patch_1 E; ...; patch_n E] + P`, where `E` is a convolution whose steps are as long
+//! as its kernel. A learned distillation token (Touvron et al. 2021) may follow the class token.
 //!
 //! `pixels: [batch, channels, height, width]` -> `[batch, tokens + rows · columns, d_model]`
 
@@ -12,9 +12,13 @@ use cognate_graph::{Builder, Conv, DType, Dim, Scope, Tensor, Unary, concat};
 /// The cubic convolution of PyTorch's `interpolate(mode="bicubic")`.
 const CUBIC: f32 = -0.75;
 
-/// The sizes of the images that a graph takes: numbers of patches, and what remains in the model's own size.
+/// The sizes of the images that a graph takes: numbers of patches, and what remains in the model's
+/// own size.
 pub(crate) fn image_sizes(patches: &Patches) -> [Dim; 2] {
-    let size = |axis: usize| GRID.map(Dim::from)[axis].clone() * patches.patch[axis] + patches.image[axis] % patches.patch[axis];
+    let size = |axis: usize| {
+        GRID.map(Dim::from)[axis].clone() * patches.patch[axis]
+            + patches.image[axis] % patches.patch[axis]
+    };
     [size(0), size(1)]
 }
 
@@ -27,7 +31,12 @@ pub(crate) fn n_positions(patches: &Patches) -> Dim {
 }
 
 /// The input of the first layer for `pixels`.
-pub(crate) fn embed_patches<'g>(root: &Scope<'g>, config: &Config, patches: &Patches, pixels: Tensor<'g>) -> Embedded<'g> {
+pub(crate) fn embed_patches<'g>(
+    root: &Scope<'g>,
+    config: &Config,
+    patches: &Patches,
+    pixels: Tensor<'g>,
+) -> Embedded<'g> {
     let stack = Side::Encoder.at(root);
     let width = Dim::from(config.d_model);
     let batch = pixels.dim(0);
@@ -35,8 +44,10 @@ pub(crate) fn embed_patches<'g>(root: &Scope<'g>, config: &Config, patches: &Pat
         let scope = stack.at("embed_patches");
         let _scope = scope.enter();
         let [height, columns] = patches.patch.map(Dim::from);
-        let weight = scope.parameter("weight", [width.clone(), patches.channels.into(), height, columns]);
-        // The pixels that remain are not read. tract 0.23.9 does not see that as many patches fit without them.
+        let weight =
+            scope.parameter("weight", [width.clone(), patches.channels.into(), height, columns]);
+        // The pixels that remain are not read. tract 0.23.9 does not see that as many patches fit
+        // without them.
         let whole = |x: Tensor<'g>, axis: usize| match patches.image[axis] % patches.patch[axis] {
             0 => x,
             _ => x.slice(2 + axis, 0, Dim::from(GRID[axis]) * patches.patch[axis]),
@@ -50,10 +61,15 @@ pub(crate) fn embed_patches<'g>(root: &Scope<'g>, config: &Config, patches: &Pat
     let token = |name: &str| {
         let scope = stack.at(name);
         let _scope = scope.enter();
-        scope.parameter("weight", [&width]).reshape([&1.into(), &1.into(), &width]).expand([&batch, &1.into(), &width])
+        scope.parameter("weight", [&width]).reshape([&1.into(), &1.into(), &width]).expand([
+            &batch,
+            &1.into(),
+            &width,
+        ])
     };
     let distillation = patches.distilled.then(|| token("distillation_token"));
-    let parts: Vec<_> = [token("class_token")].into_iter().chain(distillation).chain([projected]).collect();
+    let parts: Vec<_> =
+        [token("class_token")].into_iter().chain(distillation).chain([projected]).collect();
     let scope = stack.at("embed_positions");
     let _scope = scope.enter();
     let tokens = concat(1, &parts);
@@ -61,21 +77,26 @@ pub(crate) fn embed_patches<'g>(root: &Scope<'g>, config: &Config, patches: &Pat
     Embedded { tokens, positions: Some(positions), sum: tokens + positions }
 }
 
-/// The learned positions, `[tokens + rows · columns, d_model]`: those of the model's own number of patches, interpolated as
-/// transformers does (`interpolate_pos_encoding`). For that number itself the weights are exactly 0 and 1.
+/// The learned positions, `[tokens + rows · columns, d_model]`: those of the model's own number of
+/// patches, interpolated as transformers does (`interpolate_pos_encoding`). For that number itself
+/// the weights are exactly 0 and 1.
 fn positions<'g>(scope: &Scope<'g>, config: &Config, patches: &Patches) -> Tensor<'g> {
     let builder = scope.builder();
     let (n_tokens, [rows, columns], width) = (patches.n_tokens(), patches.grid(), config.d_model);
     let table = scope.parameter("weight", [n_tokens + rows * columns, width]);
     // The cubic reaches two places beyond the edges, which repeat there.
-    let framed = |size: usize| (-2..size as i64 + 2).map(move |place| place.clamp(0, size as i64 - 1));
-    let ids = framed(rows).flat_map(|row| framed(columns).map(move |column| n_tokens as i64 + row * columns as i64 + column));
+    let framed =
+        |size: usize| (-2..size as i64 + 2).map(move |place| place.clamp(0, size as i64 - 1));
+    let ids = framed(rows).flat_map(|row| {
+        framed(columns).map(move |column| n_tokens as i64 + row * columns as i64 + column)
+    });
     let frame = table.gather(builder.integers(ids.collect()).reshape([rows + 4, columns + 4]));
     let [tall, wide] = GRID.map(Dim::from);
     let columns_of = |wanted: &Dim, given: usize| weights(builder, wanted, given);
     let across = columns_of(&tall, rows).matmul(frame.reshape([rows + 4, (columns + 4) * width]));
     let across = across.reshape([tall.clone(), (columns + 4).into(), width.into()]);
-    let interpolated = columns_of(&wide, columns).matmul(across).reshape([tall * wide, width.into()]);
+    let interpolated =
+        columns_of(&wide, columns).matmul(across).reshape([tall * wide, width.into()]);
     concat(0, &[table.slice(0, 0, n_tokens), interpolated])
 }
 

@@ -30,7 +30,9 @@ pub fn read_text(path: &Path) -> Result<String> {
     let file = open_file(path)?;
     let mut text = String::new();
     // One byte past the limit also detects a file that is longer than its metadata says.
-    if file.metadata()?.len() <= MOST_BYTES && file.take(MOST_BYTES + 1).read_to_string(&mut text)? as u64 <= MOST_BYTES {
+    if file.metadata()?.len() <= MOST_BYTES
+        && file.take(MOST_BYTES + 1).read_to_string(&mut text)? as u64 <= MOST_BYTES
+    {
         return Ok(text);
     }
     Err(Error::other(format!("expected at most {MOST_BYTES} bytes, found more")))

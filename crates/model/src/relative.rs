@@ -40,7 +40,8 @@ pub(crate) fn masks<'g>(
         (table, nearest(root, direction, max_distance, past, tgt))
     };
     let biased = |layer_index: usize| {
-        let scope = side.at(root).at("layers").at(layer_index).at("self_attn.relative_attention_bias");
+        let scope =
+            side.at(root).at("layers").at(layer_index).at("self_attn.relative_attention_bias");
         let _scope = scope.enter();
         let of_distance = scope.parameter("weight", [buckets, stack.heads]).gather(table);
         let bias = of_distance.gather(distances).transpose(&[2, 0, 1]);
@@ -62,7 +63,13 @@ enum Direction {
 }
 
 /// The indices of distances in the table, clamped to `max`: i64 `[tgt, past + tgt]`.
-fn nearest<'g>(root: &Scope<'g>, direction: Direction, max: usize, past: &Dim, tgt: &Dim) -> Tensor<'g> {
+fn nearest<'g>(
+    root: &Scope<'g>,
+    direction: Direction,
+    max: usize,
+    past: &Dim,
+    tgt: &Dim,
+) -> Tensor<'g> {
     let builder = root.builder();
     let queries = builder.range(past, past + tgt).reshape([tgt.clone(), 1.into()]);
     let keys = builder.range(0, past + tgt);
@@ -86,7 +93,9 @@ fn buckets_of_distances(direction: Direction, buckets: usize, max_distance: usiz
                 (if distance > 0 { bucket + buckets / 2 } else { bucket }) as i64
             })
             .collect(),
-        Direction::Past => (0..=max_distance).map(|distance| bucket(distance, buckets, max_distance) as i64).collect(),
+        Direction::Past => (0..=max_distance)
+            .map(|distance| bucket(distance, buckets, max_distance) as i64)
+            .collect(),
     }
 }
 
@@ -97,7 +106,8 @@ fn bucket(distance: usize, buckets: usize, max_distance: usize) -> usize {
     if distance < exact {
         return distance;
     }
-    let octaves = (distance as f32 / exact as f32).ln() / (max_distance as f64 / exact as f64).ln() as f32;
+    let octaves =
+        (distance as f32 / exact as f32).ln() / (max_distance as f64 / exact as f64).ln() as f32;
     (exact + (octaves * (buckets - exact) as f32) as usize).min(buckets - 1)
 }
 
@@ -109,14 +119,21 @@ mod tests {
     /// Expected values: PyTorch's buckets, of transformers' T5 and UMT5.
     #[test]
     fn buckets_equal_transformers() {
-        let text = std::fs::read_to_string(cognate_testing::testdata("golden/buckets.json")).expect("it is there");
+        let text = std::fs::read_to_string(cognate_testing::testdata("golden/buckets.json"))
+            .expect("it is there");
         let file: Value = serde_json::from_str(&text).expect("it is JSON");
-        let integers = |value: &Value| -> Vec<i64> { serde_json::from_value(value.clone()).expect("integers") };
+        let integers = |value: &Value| -> Vec<i64> {
+            serde_json::from_value(value.clone()).expect("integers")
+        };
         let first = integers(&file["key_minus_query"])[0];
         for case in file["cases"].as_array().expect("cases") {
-            let size = |field: &str| usize::try_from(integers(&Value::Array(vec![case[field].clone()]))[0]).expect("a size");
+            let size = |field: &str| {
+                usize::try_from(integers(&Value::Array(vec![case[field].clone()]))[0])
+                    .expect("a size")
+            };
             let (buckets, max_distance) = (size("num_buckets"), size("max_distance"));
-            let direction = if case["side"] == "encoder" { Direction::Both } else { Direction::Past };
+            let direction =
+                if case["side"] == "encoder" { Direction::Both } else { Direction::Past };
             let ours = buckets_of_distances(direction, buckets, max_distance);
             let max = max_distance as i64;
             for (distance, expected) in (first..).zip(integers(&case["buckets"])) {
@@ -124,7 +141,10 @@ mod tests {
                     Direction::Both => distance.clamp(-max, max) + max,
                     Direction::Past => (-distance).clamp(0, max),
                 };
-                assert_eq!(ours[place as usize], expected, "{buckets} buckets to {max_distance}, {direction:?}, distance {distance}");
+                assert_eq!(
+                    ours[place as usize], expected,
+                    "{buckets} buckets to {max_distance}, {direction:?}, distance {distance}"
+                );
             }
         }
     }

@@ -31,7 +31,12 @@ const SINES: &str = "rotary.sines";
 
 impl<'g> Rotation<'g> {
     /// The angles of queries and new keys.
-    pub(crate) fn new(root: &Scope<'g>, config: &Config, side: Side, Span { past, tgt, positions, .. }: Span<'_, 'g>) -> Self {
+    pub(crate) fn new(
+        root: &Scope<'g>,
+        config: &Config,
+        side: Side,
+        Span { past, tgt, positions, .. }: Span<'_, 'g>,
+    ) -> Self {
         let stack = side.at(root);
         let _scope = stack.at("rotary").enter();
         let consecutive = || root.builder().range(past, past + tgt);
@@ -40,7 +45,14 @@ impl<'g> Rotation<'g> {
         let rows = |path| match positions {
             // The same for all heads.
             Some(positions) => {
-                let rows = positions.ty().shape.dims().iter().rev().skip(1).fold(Dim::from(1), |rows, dim| dim * rows);
+                let rows = positions
+                    .ty()
+                    .shape
+                    .dims()
+                    .iter()
+                    .rev()
+                    .skip(1)
+                    .fold(Dim::from(1), |rows, dim| dim * rows);
                 table(path).gather(positions).reshape([rows, 1.into(), tgt.clone(), d_k.into()])
             }
             None => table(path).gather(consecutive()),
@@ -51,7 +63,10 @@ impl<'g> Rotation<'g> {
     /// Rotates `x: [..., len, d_k]`.
     pub(crate) fn turn(self, x: Tensor<'g>) -> Tensor<'g> {
         let shape = x.ty().shape;
-        let (axis, d_k) = (shape.rank().saturating_sub(1), self.cosines.dim(self.cosines.ty().shape.rank().saturating_sub(1)));
+        let (axis, d_k) = (
+            shape.rank().saturating_sub(1),
+            self.cosines.dim(self.cosines.ty().shape.rank().saturating_sub(1)),
+        );
         let half = d_k.as_constant().unwrap_or(2) / 2;
         let exchanged = concat(axis, &[x.slice(axis, half, d_k), x.slice(axis, 0, half)]);
         x * self.cosines + exchanged * self.sines
@@ -60,7 +75,8 @@ impl<'g> Rotation<'g> {
 
 /// The cosines and sines for heads of width `d_k`, by path within a stack: `[max_positions, d_k]`.
 pub(crate) fn tables(config: &Config, d_k: usize) -> Vec<(&'static str, Recipe)> {
-    let (frequencies, magnitude) = frequencies(config.rotary_scaling, config.rotary_base.into(), d_k);
+    let (frequencies, magnitude) =
+        frequencies(config.rotary_scaling, config.rotary_base.into(), d_k);
     let frequencies: Arc<[f64]> = frequencies.into();
     let table = |part| {
         let table = Table { part, frequencies: frequencies.clone(), magnitude };
@@ -73,22 +89,38 @@ pub(crate) fn tables(config: &Config, d_k: usize) -> Vec<(&'static str, Recipe)>
 fn frequencies(scaling: RotaryScaling, base: f64, d_k: usize) -> (Vec<f64>, f64) {
     let plain = (0..d_k / 2).map(|pair| base.powf(-2.0 * pair as f64 / d_k as f64));
     // `share` of a frequency is kept, the rest divided.
-    let mixed = |frequency: f64, factor: f64, share: f64| frequency * (share + (1.0 - share) / factor);
+    let mixed =
+        |frequency: f64, factor: f64, share: f64| frequency * (share + (1.0 - share) / factor);
     match scaling {
         RotaryScaling::None => (plain.collect(), 1.0),
-        RotaryScaling::Linear { factor } => (plain.map(|frequency| frequency / factor).collect(), 1.0),
+        RotaryScaling::Linear { factor } => {
+            (plain.map(|frequency| frequency / factor).collect(), 1.0)
+        }
         RotaryScaling::Llama3 { factor, low, high, positions } => {
-            let share = |frequency: f64| ((positions * frequency / TAU - low) / (high - low)).clamp(0.0, 1.0);
+            let share = |frequency: f64| {
+                ((positions * frequency / TAU - low) / (high - low)).clamp(0.0, 1.0)
+            };
             (plain.map(|frequency| mixed(frequency, factor, share(frequency))).collect(), 1.0)
         }
         RotaryScaling::Yarn { factor, magnitude, fast, slow, positions, rounded } => {
             // The pair that turns so often within the positions.
-            let pair = |turns: f64| d_k as f64 * (positions / (turns * TAU)).ln() / (2.0 * base.ln());
-            let [first, last] = if rounded { [pair(fast).floor(), pair(slow).ceil()] } else { [pair(fast), pair(slow)] };
+            let pair =
+                |turns: f64| d_k as f64 * (positions / (turns * TAU)).ln() / (2.0 * base.ln());
+            let [first, last] = if rounded {
+                [pair(fast).floor(), pair(slow).ceil()]
+            } else {
+                [pair(fast), pair(slow)]
+            };
             let (first, last) = (first.max(0.0), last.min(d_k as f64 - 1.0));
             let width = if first == last { 0.001 } else { last - first };
             let share = |pair: usize| 1.0 - ((pair as f64 - first) / width).clamp(0.0, 1.0);
-            (plain.enumerate().map(|(pair, frequency)| mixed(frequency, factor, share(pair))).collect(), magnitude)
+            (
+                plain
+                    .enumerate()
+                    .map(|(pair, frequency)| mixed(frequency, factor, share(pair)))
+                    .collect(),
+                magnitude,
+            )
         }
     }
 }

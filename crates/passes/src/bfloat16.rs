@@ -1,8 +1,9 @@
 //! Layers in bfloat16, the upper half of f32: 8 bits of precision (Kalamkar et al. 2019).
 //!
-//! The weight of every layer and every table of tokens is stored so, in half of the memory; the rows that a layer multiplies are
-//! rounded to it, and their products are added in f32, as processors and accelerators with instructions for it do. Attention,
-//! normalisations, biases and other tables stay f32. Weights stay lazy recipes.
+//! The weight of every layer and every table of tokens is stored so, in half of the memory; the
+//! rows that a layer multiplies are rounded to it, and their products are added in f32, as
+//! processors and accelerators with instructions for it do. Attention, normalisations, biases and
+//! other tables stay f32. Weights stay lazy recipes.
 
 use crate::quantize::{is_given, is_plain};
 use cognate_graph::{Builder, DType, Element, Error, NodeId, Op, Program, Recipe, Tensor, Type};
@@ -15,16 +16,20 @@ use std::collections::BTreeMap;
 pub fn in_bfloat16(program: &Program) -> Result<Program, Error> {
     let graph = program.graph();
     let builder = Builder::new(graph.name());
-    let mut weights: BTreeMap<String, Recipe> = program.weights().iter().map(|(path, recipe)| (path.into(), recipe.clone())).collect();
+    let mut weights: BTreeMap<String, Recipe> =
+        program.weights().iter().map(|(path, recipe)| (path.into(), recipe.clone())).collect();
     let mut values: Vec<Tensor<'_>> = Vec::new();
     // Rows that several layers read are rounded once.
     let mut rounded = BTreeMap::new();
     for (_, node) in graph.iter() {
         let input = |id: NodeId| values[id.index()];
-        let convert = |tensor: Tensor<'_>, what: &str, dtype| builder.node(&format!("{}.{what}", node.name), Op::Cast(dtype), &[tensor]);
+        let convert = |tensor: Tensor<'_>, what: &str, dtype| {
+            builder.node(&format!("{}.{what}", node.name), Op::Cast(dtype), &[tensor])
+        };
         let mut stored = |id: NodeId| {
             let weight = &graph.node(id).name;
-            let recipe = program.weights().get(weight).expect("a program has a weight for each parameter");
+            let recipe =
+                program.weights().get(weight).expect("a program has a weight for each parameter");
             let path = format!("{weight}.bf16");
             weights.insert(path.clone(), recipe.to(Element::Bf16));
             builder.parameter(&path, Type::new(DType::Bf16, recipe.shape()))
@@ -37,11 +42,19 @@ pub fn in_bfloat16(program: &Program) -> Result<Program, Error> {
                 });
                 let weight = convert(stored(node.inputs[1]), "weight", DType::F32);
                 let bias = node.inputs.get(2).copied().map(input);
-                builder.node(&node.name, Op::Linear, &[x, weight].into_iter().chain(bias).collect::<Vec<_>>())
+                builder.node(
+                    &node.name,
+                    Op::Linear,
+                    &[x, weight].into_iter().chain(bias).collect::<Vec<_>>(),
+                )
             }
             Op::Gather if is_plain(graph, node.inputs[0]) && is_given(graph, node.inputs[1]) => {
                 let part = format!("{}.bf16", node.name);
-                let rows = builder.node(&part, Op::Gather, &[stored(node.inputs[0]), input(node.inputs[1])]);
+                let rows = builder.node(
+                    &part,
+                    Op::Gather,
+                    &[stored(node.inputs[0]), input(node.inputs[1])],
+                );
                 builder.node(&node.name, Op::Cast(DType::F32), &[rows])
             }
             _ => builder.copy(node, input),

@@ -29,7 +29,9 @@ pub(crate) enum Cause {
     Loss { name: String, ty: Type },
     #[error("{name}: only floating point numbers have gradients, found {ty}")]
     Integer { name: String, ty: Type },
-    #[error("{node}: {operation} has no gradient, and {of} depends on it; differentiate the graph before it is lowered for inference")]
+    #[error(
+        "{node}: {operation} has no gradient, and {of} depends on it; differentiate the graph before it is lowered for inference"
+    )]
     NoGradient { node: String, operation: &'static str, of: String },
     #[error(transparent)]
     Graph(#[from] cognate_graph::Error),
@@ -39,7 +41,10 @@ impl Error {
     /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         match self.0 {
-            Cause::Output { .. } | Cause::Unknown { .. } | Cause::Loss { .. } | Cause::Integer { .. } => ErrorKind::Request,
+            Cause::Output { .. }
+            | Cause::Unknown { .. }
+            | Cause::Loss { .. }
+            | Cause::Integer { .. } => ErrorKind::Request,
             Cause::NoGradient { .. } => ErrorKind::NoGradient,
             Cause::Graph(_) => ErrorKind::Graph,
         }

@@ -1,12 +1,14 @@
 //! Folding: the same numbers from fewer nodes.
 //!
-//! Equal operations on equal values are one node. Reshapes and transposes in a row are one, or none; an expansion to the same shape,
-//! a sum over axes of size 1, a product with 1 and a sum with 0 are their operand.
+//! Equal operations on equal values are one node. Reshapes and transposes in a row are one, or
+//! none; an expansion to the same shape, a sum over axes of size 1, a product with 1 and a sum with
+//! 0 are their operand.
 
 use cognate_graph::{Binary, Builder, Class, Dim, Error, Graph, NodeId, Op, Scalar, Tensor};
 use std::collections::HashMap;
 
-/// The graph, folded. Inputs, parameters and outputs keep their names; a merged node has the name of the first.
+/// The graph, folded. Inputs, parameters and outputs keep their names; a merged node has the name
+/// of the first.
 ///
 /// # Errors
 /// Never for a graph that [`Builder::finish`](cognate_graph::Builder::finish) returned.
@@ -59,7 +61,10 @@ impl<'b> Made<'b> {
 
     /// One operation for this and the one before, and what that reads.
     fn in_a_row(&self, op: &Op, inputs: &[Tensor<'b>]) -> Option<(Op, Tensor<'b>)> {
-        let (before, input) = self.nodes.get(&inputs.first()?.id()).map(|(op, inputs)| (op, inputs.first().copied()))?;
+        let (before, input) = self
+            .nodes
+            .get(&inputs.first()?.id())
+            .map(|(op, inputs)| (op, inputs.first().copied()))?;
         if let (Op::Reshape(_), Op::Reshape(_)) = (op, before) {
             return Some((op.clone(), input?));
         }
@@ -68,7 +73,8 @@ impl<'b> Made<'b> {
         }
         let Op::Sum(axes) = op else { return None };
         let dims = inputs[0].ty().shape;
-        let left: Vec<_> = axes.iter().copied().filter(|&axis| dims.dims()[axis] != Dim::from(1)).collect();
+        let left: Vec<_> =
+            axes.iter().copied().filter(|&axis| dims.dims()[axis] != Dim::from(1)).collect();
         (left.len() < axes.len()).then(|| (Op::Sum(left), inputs[0]))
     }
 
@@ -78,7 +84,8 @@ impl<'b> Made<'b> {
         if let Op::Binary(function) = op {
             return self.without_unit(*function, first, *inputs.get(1)?);
         }
-        let same_shape = matches!(op, Op::Reshape(shape) | Op::Expand(shape) if *shape == first.ty().shape);
+        let same_shape =
+            matches!(op, Op::Reshape(shape) | Op::Expand(shape) if *shape == first.ty().shape);
         let same_order = matches!(op, Op::Transpose(order) if order.is_sorted());
         let no_axes = matches!(op, Op::Sum(axes) if axes.is_empty());
         let same_type = matches!(op, Op::Cast(dtype) if *dtype == first.ty().dtype);
@@ -86,18 +93,30 @@ impl<'b> Made<'b> {
     }
 
     /// The operand of a sum with 0 or a product with 1.
-    fn without_unit(&self, function: Binary, left: Tensor<'b>, right: Tensor<'b>) -> Option<Tensor<'b>> {
+    fn without_unit(
+        &self,
+        function: Binary,
+        left: Tensor<'b>,
+        right: Tensor<'b>,
+    ) -> Option<Tensor<'b>> {
         let (unit, both_sides) = match function {
             Binary::Add => (0.0, true),
             Binary::Sub => (0.0, false),
             Binary::Mul => (1.0, true),
             Binary::Div => (1.0, false),
-            Binary::Rem | Binary::Min | Binary::Max | Binary::Pow | Binary::And | Binary::Or => return None,
+            Binary::Rem | Binary::Min | Binary::Max | Binary::Pow | Binary::And | Binary::Or => {
+                return None;
+            }
         };
         let keeps = |kept: Tensor<'b>, other: Tensor<'b>| {
-            self.is_number(other, unit) && kept.ty().shape.broadcast(&other.ty().shape).as_ref() == Some(&kept.ty().shape)
+            self.is_number(other, unit)
+                && kept.ty().shape.broadcast(&other.ty().shape).as_ref() == Some(&kept.ty().shape)
         };
-        if keeps(left, right) { Some(left) } else { (both_sides && keeps(right, left)).then_some(right) }
+        if keeps(left, right) {
+            Some(left)
+        } else {
+            (both_sides && keeps(right, left)).then_some(right)
+        }
     }
 
     /// Whether a value is the number `number`, of shape `[]`.

@@ -1,8 +1,8 @@
 //! Fusion: the layers that read one value become one product.
 //!
-//! `x W_qᵀ, x W_kᵀ, x W_vᵀ` are slices of `x [W_q; W_k; W_v]ᵀ`: one large product instead of three, and `x` is read (and, in
-//! 8 bits, rounded) once. A bias of zeros is left out, unless layers beside it have one. Weights are joined as recipes; only biases
-//! are read.
+//! `x W_qᵀ, x W_kᵀ, x W_vᵀ` are slices of `x [W_q; W_k; W_v]ᵀ`: one large product instead of three,
+//! and `x` is read (and, in 8 bits, rounded) once. A bias of zeros is left out, unless layers
+//! beside it have one. Weights are joined as recipes; only biases are read.
 //!
 //! ```
 //! use cognate_graph::{Builder, DType, Element, Program, Recipe, Storage, Weights};
@@ -23,7 +23,10 @@
 //! # Ok::<(), cognate_graph::Error>(())
 //! ```
 
-use cognate_graph::{Builder, DType, Dim, Error, Generator, Graph, Node, NodeId, Op, Program, Recipe, Tensor, Type, Weights};
+use cognate_graph::{
+    Builder, DType, Dim, Error, Generator, Graph, Node, NodeId, Op, Program, Recipe, Tensor, Type,
+    Weights,
+};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -42,9 +45,12 @@ pub fn fuse(program: &Program) -> Result<Program, Error> {
     let graph = program.graph();
     let layers = Layers { graph, weights: program.weights() };
     let groups = layers.groups();
-    let group_of = |id: NodeId| groups.iter().find(|group| group.members.len() > 1 && group.members.contains(&id));
+    let group_of = |id: NodeId| {
+        groups.iter().find(|group| group.members.len() > 1 && group.members.contains(&id))
+    };
     let builder = Builder::new(graph.name());
-    let mut weights: BTreeMap<String, Recipe> = program.weights().iter().map(|(path, recipe)| (path.into(), recipe.clone())).collect();
+    let mut weights: BTreeMap<String, Recipe> =
+        program.weights().iter().map(|(path, recipe)| (path.into(), recipe.clone())).collect();
     let mut values: Vec<Option<Tensor<'_>>> = vec![None; graph.nodes().len()];
     for (id, node) in graph.iter() {
         if values[id.index()].is_some() {
@@ -53,7 +59,11 @@ pub fn fuse(program: &Program) -> Result<Program, Error> {
         let value = |id: NodeId| values[id.index()].expect("inputs come before their use");
         if let Some(group) = group_of(id) {
             let slices = layers.join(group, &builder, value(node.inputs[0]), &mut weights)?;
-            group.members.iter().zip(slices).for_each(|(member, slice)| values[member.index()] = Some(slice));
+            group
+                .members
+                .iter()
+                .zip(slices)
+                .for_each(|(member, slice)| values[member.index()] = Some(slice));
             continue;
         }
         let made = if node.op == Op::Linear && layers.bias(node).is_none() {
@@ -88,7 +98,9 @@ struct Layers<'p> {
 impl Layers<'_> {
     fn groups(&self) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
-        for (id, node) in self.graph.iter().filter(|(_, node)| node.op == Op::Linear && self.is_plain(node)) {
+        for (id, node) in
+            self.graph.iter().filter(|(_, node)| node.op == Op::Linear && self.is_plain(node))
+        {
             let has_bias = self.bias(node).is_some();
             let x_of = |id: NodeId| self.graph.node(id).inputs[0];
             match groups.iter_mut().find(|group| x_of(group.members[0]) == node.inputs[0]) {
@@ -105,11 +117,14 @@ impl Layers<'_> {
     /// Whether weight and bias are parameters in f32.
     fn is_plain(&self, node: &Node) -> bool {
         let mut parameters = node.inputs[1..].iter().map(|&input| self.graph.node(input));
-        parameters.all(|parameter| parameter.op == Op::Parameter && parameter.ty.dtype == DType::F32)
+        parameters
+            .all(|parameter| parameter.op == Op::Parameter && parameter.ty.dtype == DType::F32)
     }
 
     fn recipe(&self, id: NodeId) -> &Recipe {
-        self.weights.get(&self.graph.node(id).name).expect("a program has a weight for each parameter")
+        self.weights
+            .get(&self.graph.node(id).name)
+            .expect("a program has a weight for each parameter")
     }
 
     /// The bias of a layer, unless it is all zeros.
@@ -137,10 +152,13 @@ impl Layers<'_> {
     ) -> Result<Vec<Tensor<'b>>, Error> {
         let first = self.graph.node(group.members[0]);
         let more = group.members.len() - 1;
-        let path = |id: NodeId| self.graph.node(id).name.rsplit_once('.').map_or("", |(path, _)| path).to_string();
+        let path = |id: NodeId| {
+            self.graph.node(id).name.rsplit_once('.').map_or("", |(path, _)| path).to_string()
+        };
         let scope = format!("{}+{more}", path(first.inputs[1]));
         let mut join = |name: &str, part: &dyn Fn(&Node) -> Recipe| {
-            let parts: Vec<_> = group.members.iter().map(|&member| part(self.graph.node(member))).collect();
+            let parts: Vec<_> =
+                group.members.iter().map(|&member| part(self.graph.node(member))).collect();
             let (joined, path) = (Recipe::joined(&parts)?, format!("{scope}.{name}"));
             let parameter = builder.parameter(&path, Type::new(DType::F32, joined.shape()));
             weights.insert(path, joined);
@@ -148,8 +166,12 @@ impl Layers<'_> {
         };
         let mut inputs = vec![x, join("weight", &|node| self.recipe(node.inputs[1]).clone())?];
         if group.has_bias {
-            let zeros = |node: &Node| Recipe::generated(Arc::new(Zeros), &self.recipe(node.inputs[1]).shape()[..1]);
-            inputs.push(join("bias", &|node| self.bias(node).map_or_else(|| zeros(node), |bias| self.recipe(bias).clone()))?);
+            let zeros = |node: &Node| {
+                Recipe::generated(Arc::new(Zeros), &self.recipe(node.inputs[1]).shape()[..1])
+            };
+            inputs.push(join("bias", &|node| {
+                self.bias(node).map_or_else(|| zeros(node), |bias| self.recipe(bias).clone())
+            })?);
         }
         let all = builder.node(&format!("{scope}/Linear"), Op::Linear, &inputs);
         let axis = first.ty.shape.rank() - 1;
@@ -157,8 +179,15 @@ impl Layers<'_> {
         let slice = |&member: &NodeId| {
             let node = self.graph.node(member);
             let end = &start + &node.ty.shape.dims()[axis];
-            let name = node.name.rsplit_once('/').map_or("Slice".into(), |(path, _)| format!("{path}/Slice"));
-            let slice = builder.node(&name, Op::Slice { axis, start: start.clone(), end: end.clone() }, &[all]);
+            let name = node
+                .name
+                .rsplit_once('/')
+                .map_or("Slice".into(), |(path, _)| format!("{path}/Slice"));
+            let slice = builder.node(
+                &name,
+                Op::Slice { axis, start: start.clone(), end: end.clone() },
+                &[all],
+            );
             start = end;
             slice
         };

@@ -1,8 +1,9 @@
-//! Reverse mode differentiation: the gradient of a graph is a graph (Griewank & Walther 2008, chapter 3).
+//! Reverse mode differentiation: the gradient of a graph is a graph (Griewank & Walther 2008,
+//! chapter 3).
 //!
 //! `∂loss/∂x = Σ over nodes y that read x of (∂y/∂x)ᵀ ∂loss/∂y`, from the loss back to the
-//! parameters. The rule of each operation is in `rules`. Gradients of broadcast operands are summed; gradients of tables are added to
-//! the rows that were read.
+//! parameters. The rule of each operation is in `rules`. Gradients of broadcast operands are
+//! summed; gradients of tables are added to the rows that were read.
 //!
 //! Only gradients on a path to a wanted parameter are computed; equal values are computed once.
 //!
@@ -34,12 +35,13 @@ pub fn gradient_name(path: &str) -> String {
     format!("gradient.{path}")
 }
 
-/// The graph with all its outputs and, for each of `wanted`, which are parameters or inputs, an output
-/// [`gradient.PATH`](gradient_name) of its shape: the gradient of the output `loss`, which is one number.
+/// The graph with all its outputs and, for each of `wanted`, which are parameters or inputs, an
+/// output [`gradient.PATH`](gradient_name) of its shape: the gradient of the output `loss`, which
+/// is one number.
 ///
 /// # Errors
-/// If there is no such output or no such parameter, if they are no floating point numbers, or if an operation between them
-/// has no gradient: that is named.
+/// If there is no such output or no such parameter, if they are no floating point numbers, or if an
+/// operation between them has no gradient: that is named.
 pub fn gradient(graph: &Graph, loss: &str, wanted: &[&str]) -> Result<Graph, Error> {
     let loss = loss_of(graph, loss)?;
     let wanted = find(graph, wanted)?;
@@ -62,11 +64,12 @@ pub fn gradient(graph: &Graph, loss: &str, wanted: &[&str]) -> Result<Graph, Err
             continue;
         }
         let inputs: Vec<_> = node.inputs.iter().map(|input| values[input.index()]).collect();
-        let parts = rules::parts(&node.op, &inputs, value, cotangent).ok_or_else(|| Cause::NoGradient {
-            node: node.name.clone(),
-            operation: node.op.name(),
-            of: wanted_through(graph, &wanted, id),
-        })?;
+        let parts =
+            rules::parts(&node.op, &inputs, value, cotangent).ok_or_else(|| Cause::NoGradient {
+                node: node.name.clone(),
+                operation: node.op.name(),
+                of: wanted_through(graph, &wanted, id),
+            })?;
         for (operand, part) in parts {
             let input = node.inputs[operand];
             if needed[input.index()] {
@@ -80,18 +83,20 @@ pub fn gradient(graph: &Graph, loss: &str, wanted: &[&str]) -> Result<Graph, Err
     for id in wanted {
         let node = graph.node(id);
         let zeros = || values[id.index()].number(0.0).expand(node.ty.shape.clone());
-        builder.output(&gradient_name(&node.name), gradients.get(&id).copied().unwrap_or_else(zeros));
+        builder
+            .output(&gradient_name(&node.name), gradients.get(&id).copied().unwrap_or_else(zeros));
     }
     drop((values, cotangents, gradients));
     Ok(fold(&builder.finish()?)?)
 }
 
 fn loss_of(graph: &Graph, name: &str) -> Result<NodeId, Error> {
-    let output = graph.outputs().iter().find(|output| output.name == name).ok_or_else(|| Cause::Output {
-        graph: graph.name().into(),
-        name: name.into(),
-        known: graph.outputs().iter().map(|output| output.name.clone()).collect(),
-    })?;
+    let output =
+        graph.outputs().iter().find(|output| output.name == name).ok_or_else(|| Cause::Output {
+            graph: graph.name().into(),
+            name: name.into(),
+            known: graph.outputs().iter().map(|output| output.name.clone()).collect(),
+        })?;
     let ty = &graph.node(output.node).ty;
     if !ty.dtype.is_float() || ty.shape.elements() != Dim::from(1) {
         return Err(Cause::Loss { name: name.into(), ty: ty.clone() }.into());
@@ -100,8 +105,16 @@ fn loss_of(graph: &Graph, name: &str) -> Result<NodeId, Error> {
 }
 
 fn find(graph: &Graph, wanted: &[&str]) -> Result<Vec<NodeId>, Error> {
-    let declared: HashMap<_, _> = graph.inputs().chain(graph.parameters()).map(|(id, node)| (node.name.as_str(), id)).collect();
-    let missing: Vec<_> = wanted.iter().filter(|path| !declared.contains_key(**path)).map(ToString::to_string).collect();
+    let declared: HashMap<_, _> = graph
+        .inputs()
+        .chain(graph.parameters())
+        .map(|(id, node)| (node.name.as_str(), id))
+        .collect();
+    let missing: Vec<_> = wanted
+        .iter()
+        .filter(|path| !declared.contains_key(**path))
+        .map(ToString::to_string)
+        .collect();
     if !missing.is_empty() {
         return Err(Cause::Unknown { graph: graph.name().into(), names: missing }.into());
     }

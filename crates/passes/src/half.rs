@@ -1,14 +1,15 @@
 //! Half precision: f16 where values fit into it, f32 where they do not.
 //!
-//! An f16 has 11 bits of precision and a maximum of 65,504. Products, sums and tables become f16. These remain f32:
+//! An f16 has 11 bits of precision and a maximum of 65,504. Products, sums and tables become f16.
+//! These remain f32:
 //!
 //! - normalisations and softmax, whose sums need the precision, with casts around them;
 //! - values measured near or beyond the limit, and operations on them;
 //! - masks: constants beyond the limit, and arithmetic on them up to the softmax;
 //! - weights beyond the limit; inputs and outputs that callers keep in f32.
 //!
-//! The caller measures the ranges of values by running the program. A value that was not measured stays f32. Each weight is read
-//! once, piece by piece.
+//! The caller measures the ranges of values by running the program. A value that was not measured
+//! stays f32. Each weight is read once, piece by piece.
 //!
 //! ```
 //! use cognate_graph::{Builder, DType, Program, Weights};
@@ -47,7 +48,8 @@ pub const MARGIN: f32 = 4.0;
 pub struct Half {
     /// One for each program given, with the same inputs and outputs.
     pub programs: Vec<Program>,
-    /// The nodes that stayed f32, in the order of the programs and their nodes; a shared weight is listed once.
+    /// The nodes that stayed f32, in the order of the programs and their nodes; a shared weight is
+    /// listed once.
     pub kept: Vec<Kept>,
 }
 
@@ -85,13 +87,15 @@ pub enum Why {
     Normalisation,
 }
 
-/// What the caller knows of the programs. A node is identified by the number of its program and its name.
+/// What the caller knows of the programs. A node is identified by the number of its program and its
+/// name.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
     /// The largest measured magnitude of a node.
     pub seen: &'a dyn Fn(usize, &str) -> Option<f32>,
-    /// The group of an input or output that may become f16. A group is converted as a whole or not at all: an output of one
-    /// program and the input of another that it feeds, for instance. `None` stays f32.
+    /// The group of an input or output that may become f16. A group is converted as a whole or not
+    /// at all: an output of one program and the input of another that it feeds, for instance.
+    /// `None` stays f32.
     pub interface: &'a dyn Fn(&str) -> Option<String>,
     /// Whether a node must stay f32 for precision.
     pub keep: &'a dyn Fn(usize, &str) -> bool,
@@ -116,14 +120,14 @@ pub fn half(programs: &[&Program], facts: Facts<'_>) -> Result<Half, Error> {
         ranges.push(found);
     }
     let may = |name: &str| interface(name).is_some_and(|group| groups[&group]);
-    let plans = programs
-        .iter()
-        .zip(&ranges)
-        .enumerate()
-        .map(|(number, (program, ranges))| Plan::of(program.graph(), ranges, may, |name| keep(number, name)));
+    let plans = programs.iter().zip(&ranges).enumerate().map(|(number, (program, ranges))| {
+        Plan::of(program.graph(), ranges, may, |name| keep(number, name))
+    });
     let plans: Vec<_> = plans.collect();
     let mut kept: Vec<Kept> = Vec::new();
-    for (number, (program, (plan, ranges))) in programs.iter().zip(plans.iter().zip(&ranges)).enumerate() {
+    for (number, (program, (plan, ranges))) in
+        programs.iter().zip(plans.iter().zip(&ranges)).enumerate()
+    {
         let found = plan.kept(program.graph(), ranges, interface, may);
         for (node, why, largest) in found {
             if why != Why::Weight || !kept.iter().any(|known| known.node == node) {
@@ -131,7 +135,14 @@ pub fn half(programs: &[&Program], facts: Facts<'_>) -> Result<Half, Error> {
             }
         }
     }
-    let in_half = plans.iter().zip(programs).flat_map(|(plan, program)| plan.half_parameters(program.graph())).collect();
-    let programs = programs.iter().zip(&plans).map(|(program, plan)| rewrite::rewrite(program, plan, &in_half, may));
+    let in_half = plans
+        .iter()
+        .zip(programs)
+        .flat_map(|(plan, program)| plan.half_parameters(program.graph()))
+        .collect();
+    let programs = programs
+        .iter()
+        .zip(&plans)
+        .map(|(program, plan)| rewrite::rewrite(program, plan, &in_half, may));
     Ok(Half { programs: programs.collect::<Result<_, _>>()?, kept })
 }

@@ -3,8 +3,8 @@
 use cognate_graph::{Builder, Error, Graph, Op, Tensor};
 use std::collections::HashMap;
 
-/// Joins `graphs` into one graph called `name`. An input that has the name of an earlier graph's output is that value; inputs and
-/// parameters of one name are one; only the wanted outputs remain.
+/// Joins `graphs` into one graph called `name`. An input that has the name of an earlier graph's
+/// output is that value; inputs and parameters of one name are one; only the wanted outputs remain.
 ///
 /// ```
 /// use cognate_graph::{Builder, DType};
@@ -22,7 +22,11 @@ use std::collections::HashMap;
 ///
 /// # Errors
 /// If two wanted outputs have one name, or one name has two types.
-pub fn join(name: &str, graphs: &[&Graph], is_wanted: impl Fn(&str) -> bool) -> Result<Graph, Error> {
+pub fn join(
+    name: &str,
+    graphs: &[&Graph],
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Graph, Error> {
     let builder = Builder::new(name);
     let mut made: HashMap<&str, Option<Tensor<'_>>> = HashMap::new();
     // Inputs first: their names are part of the interface, and no node may take one.
@@ -58,7 +62,8 @@ pub fn rename(graph: &Graph, name_of: impl Fn(&str) -> String) -> Result<Graph, 
         let name = name_of(&node.name);
         builder.input(&name, node.ty.dtype, node.ty.shape.clone());
         if let Some(other) = taken.insert(name.clone(), &node.name) {
-            builder.fail(format_args!("inputs {other} and {} would both be called {name}", node.name));
+            builder
+                .fail(format_args!("inputs {other} and {} would both be called {name}", node.name));
         }
     }
     let values = copy(graph, &builder, &name_of, |_| None);
@@ -79,9 +84,17 @@ fn copy<'b>(
     let mut values: Vec<Tensor<'b>> = Vec::new();
     for (_, node) in graph.iter() {
         values.push(if node.op == Op::Input {
-            let value = given(&node.name).unwrap_or_else(|| builder.input(&name_of(&node.name), node.ty.dtype, node.ty.shape.clone()));
+            let value = given(&node.name).unwrap_or_else(|| {
+                builder.input(&name_of(&node.name), node.ty.dtype, node.ty.shape.clone())
+            });
             if value.ty() != node.ty {
-                builder.fail(format_args!("{} is {}, and {} reads {}", node.name, value.ty(), graph.name(), node.ty));
+                builder.fail(format_args!(
+                    "{} is {}, and {} reads {}",
+                    node.name,
+                    value.ty(),
+                    graph.name(),
+                    node.ty
+                ));
             }
             value
         } else {

@@ -1,6 +1,7 @@
 //! Curves of training runs in several panels.
 //!
-//! Each run has a colour of the colour-blind safe palette of Okabe and Ito (2008) and a dash pattern.
+//! Each run has a colour of the colour-blind safe palette of Okabe and Ito (2008) and a dash
+//! pattern.
 
 use crate::drawing::{Anchor, Drawing, Shape};
 use crate::raster;
@@ -38,7 +39,15 @@ pub struct Curve {
     pub points: Vec<[f64; 2]>,
 }
 
-const COLOURS: [[u8; 3]; 7] = [[0, 114, 178], [213, 94, 0], [0, 158, 115], [204, 121, 167], [230, 159, 0], [86, 180, 233], [60, 60, 60]];
+const COLOURS: [[u8; 3]; 7] = [
+    [0, 114, 178],
+    [213, 94, 0],
+    [0, 158, 115],
+    [204, 121, 167],
+    [230, 159, 0],
+    [86, 180, 233],
+    [60, 60, 60],
+];
 /// Lengths of strokes and gaps; the first line has none.
 const DASHES: [Option<[f32; 2]>; 4] = [None, Some([7.0, 3.5]), Some([2.0, 3.0]), Some([12.0, 4.0])];
 /// Width and opacity of curves, and of unmarked curves beside marked ones.
@@ -61,29 +70,49 @@ impl Chart {
         let columns = self.panels.len().clamp(1, 2);
         let rows = self.panels.len().div_ceil(columns);
         let legend_top = HEADING + rows as f32 * PANEL[1] + 6.0;
-        let size = [columns as f32 * PANEL[0], legend_top + self.runs.len() as f32 * LEGEND_LINE + 12.0];
+        let size =
+            [columns as f32 * PANEL[0], legend_top + self.runs.len() as f32 * LEGEND_LINE + 12.0];
         let room = |left: f32| size[0] - left - AROUND[2];
         let title = raster::fitted(&self.title, room(AROUND[0]), 16.0);
         let mut shapes = vec![text([AROUND[0], 26.0], 16.0, Anchor::Start, INK, &title)];
         for (index, panel) in self.panels.iter().enumerate() {
-            let corner = [(index % columns) as f32 * PANEL[0], HEADING + (index / columns) as f32 * PANEL[1]];
+            let corner = [
+                (index % columns) as f32 * PANEL[0],
+                HEADING + (index / columns) as f32 * PANEL[1],
+            ];
             self.panel(panel, corner, &mut shapes);
         }
         for (run, name) in self.runs.iter().enumerate() {
             let y = legend_top + (run as f32 + 0.5) * LEGEND_LINE;
             let left = AROUND[0] + 54.0;
             shapes.push(stroke(vec![[AROUND[0], y], [AROUND[0] + 44.0, y]], run, MARKED));
-            shapes.push(text([left, y + 4.0], 12.0, Anchor::Start, INK, &raster::fitted(name, room(left), 12.0)));
+            shapes.push(text(
+                [left, y + 4.0],
+                12.0,
+                Anchor::Start,
+                INK,
+                &raster::fitted(name, room(left), 12.0),
+            ));
         }
         Drawing { size, title: self.title.clone(), shapes }
     }
 
     fn panel(&self, panel: &Panel, [left, top]: [f32; 2], shapes: &mut Vec<Shape>) {
-        let curves: Vec<(&Curve, Vec<[f64; 2]>)> = panel.curves.iter().map(|curve| (curve, thinned(&curve.points))).collect();
-        let values = |axis: usize| curves.iter().flat_map(|(_, points)| points).map(move |point| point[axis]);
+        let curves: Vec<(&Curve, Vec<[f64; 2]>)> =
+            panel.curves.iter().map(|curve| (curve, thinned(&curve.points))).collect();
+        let values = |axis: usize| {
+            curves.iter().flat_map(|(_, points)| points).map(move |point| point[axis])
+        };
         let [across, up] = [Axis::of(values(0)), Axis::of(values(1))];
-        let [x0, y0, x1, y1] = [left + AROUND[0], top + AROUND[1], left + PANEL[0] - AROUND[2], top + PANEL[1] - AROUND[3]];
-        let place = |point: [f64; 2]| [x0 + across.share(point[0]) * (x1 - x0), y1 - up.share(point[1]) * (y1 - y0)];
+        let [x0, y0, x1, y1] = [
+            left + AROUND[0],
+            top + AROUND[1],
+            left + PANEL[0] - AROUND[2],
+            top + PANEL[1] - AROUND[3],
+        ];
+        let place = |point: [f64; 2]| {
+            [x0 + across.share(point[0]) * (x1 - x0), y1 - up.share(point[1]) * (y1 - y0)]
+        };
         shapes.push(text([x0, y0 - 10.0], 13.0, Anchor::Start, INK, &panel.title));
         for tick in up.ticks() {
             let [_, y] = place([0.0, tick]);
@@ -98,7 +127,13 @@ impl Chart {
         shapes.push(line([x0, y1], [x1, y1], SOFT));
         shapes.push(text([(x0 + x1) / 2.0, y1 + 33.0], 11.0, Anchor::Middle, SOFT, &self.axis));
         if curves.iter().all(|(_, points)| points.is_empty()) {
-            shapes.push(text([(x0 + x1) / 2.0, (y0 + y1) / 2.0], 12.0, Anchor::Middle, SOFT, "no data"));
+            shapes.push(text(
+                [(x0 + x1) / 2.0, (y0 + y1) / 2.0],
+                12.0,
+                Anchor::Middle,
+                SOFT,
+                "no data",
+            ));
         }
         let has_marks = curves.iter().any(|(curve, _)| curve.is_marked);
         for (curve, points) in curves {
@@ -107,8 +142,12 @@ impl Chart {
             let weight = if curve.is_marked || !has_marks { MARKED } else { UNMARKED };
             shapes.push(stroke(places.clone(), curve.run, weight));
             if curve.is_marked {
-                let mark =
-                    |[x, y]: [f32; 2]| Shape::Rectangle { at: [x - 2.5, y - 2.5], size: [5.0; 2], colour: colour(curve.run), label: None };
+                let mark = |[x, y]: [f32; 2]| Shape::Rectangle {
+                    at: [x - 2.5, y - 2.5],
+                    size: [5.0; 2],
+                    colour: colour(curve.run),
+                    label: None,
+                };
                 shapes.extend(places.into_iter().map(mark));
             }
         }
@@ -124,14 +163,25 @@ struct Axis {
 
 impl Axis {
     fn of(values: impl Iterator<Item = f64>) -> Self {
-        let (least, most) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| (least.min(value), most.max(value)));
+        let (least, most) = values
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| {
+                (least.min(value), most.max(value))
+            });
         let (least, most) = if least > most { (0.0, 1.0) } else { (least, most) };
         // A single value has room around it.
         let span = if most > least { most - least } else { least.abs().max(1.0) * 0.2 };
         // About five steps of 1, 2 or 5 times a power of ten.
         let power = 10f64.powf((span / 5.0).log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|step| span / step <= 6.0).unwrap_or(10.0 * power);
-        Self { least: (least / step).floor() * step, most: ((most / step).ceil() * step).max((least / step).floor() * step + step), step }
+        let step = [1.0, 2.0, 5.0, 10.0]
+            .into_iter()
+            .map(|factor| factor * power)
+            .find(|step| span / step <= 6.0)
+            .unwrap_or(10.0 * power);
+        Self {
+            least: (least / step).floor() * step,
+            most: ((most / step).ceil() * step).max((least / step).floor() * step + step),
+            step,
+        }
     }
 
     fn share(&self, value: f64) -> f32 {
@@ -165,9 +215,15 @@ fn number(value: f64) -> String {
 
 /// Finite points; neighbours are averaged if there are too many.
 fn thinned(points: &[[f64; 2]]) -> Vec<[f64; 2]> {
-    let finite: Vec<[f64; 2]> = points.iter().copied().filter(|point| point.iter().all(|value| value.is_finite())).collect();
+    let finite: Vec<[f64; 2]> = points
+        .iter()
+        .copied()
+        .filter(|point| point.iter().all(|value| value.is_finite()))
+        .collect();
     let group = finite.len().div_ceil(MOST_POINTS).max(1);
-    let mean = |points: &[[f64; 2]]| [0, 1].map(|axis| points.iter().map(|point| point[axis]).sum::<f64>() / points.len() as f64);
+    let mean = |points: &[[f64; 2]]| {
+        [0, 1].map(|axis| points.iter().map(|point| point[axis]).sum::<f64>() / points.len() as f64)
+    };
     finite.chunks(group).map(mean).collect()
 }
 
@@ -177,7 +233,13 @@ fn colour(run: usize) -> [u8; 3] {
 
 /// A line through places, in the colour and dashes of a run.
 fn stroke(places: Vec<[f32; 2]>, run: usize, [width, opacity]: [f32; 2]) -> Shape {
-    Shape::Line { points: places, width, colour: colour(run), opacity, dashes: DASHES[run % DASHES.len()] }
+    Shape::Line {
+        points: places,
+        width,
+        colour: colour(run),
+        opacity,
+        dashes: DASHES[run % DASHES.len()],
+    }
 }
 
 fn line(from: [f32; 2], to: [f32; 2], colour: [u8; 3]) -> Shape {
@@ -194,9 +256,13 @@ mod tests {
 
     #[test]
     fn axes_have_round_ticks() {
-        let ticks = |values: [f64; 2]| Axis::of(values.into_iter()).ticks().map(number).collect::<Vec<_>>();
+        let ticks =
+            |values: [f64; 2]| Axis::of(values.into_iter()).ticks().map(number).collect::<Vec<_>>();
         assert_eq!(ticks([0.0, 8_000.0]), ["0", "2000", "4000", "6000", "8000"]);
-        assert_eq!(ticks([2.91, 8.76]), ["2", "3", "4", "5", "6", "7", "8", "9"].map(String::from)[..].to_vec());
+        assert_eq!(
+            ticks([2.91, 8.76]),
+            ["2", "3", "4", "5", "6", "7", "8", "9"].map(String::from)[..].to_vec()
+        );
         assert_eq!(ticks([0.0, 4e-3]), ["0", "0.001", "0.002", "0.003", "0.004"]);
         assert_eq!(ticks([0.0, 2.5e-4]), ["0", "5e-5", "1e-4", "1.5e-4", "2e-4", "2.5e-4"]);
         assert_eq!(ticks([5.0, 5.0]).first().map(String::as_str), Some("5"));
@@ -204,8 +270,13 @@ mod tests {
 
     #[test]
     fn long_curves_keep_their_means_and_skip_nan() {
-        let points: Vec<[f64; 2]> = (0..2_000).map(|x| [f64::from(x), if x == 7 { f64::NAN } else { 3.0 }]).collect();
+        let points: Vec<[f64; 2]> =
+            (0..2_000).map(|x| [f64::from(x), if x == 7 { f64::NAN } else { 3.0 }]).collect();
         let thin = thinned(&points);
-        assert!(thin.len() <= MOST_POINTS && thin.iter().all(|point| point[1] == 3.0), "{}", thin.len());
+        assert!(
+            thin.len() <= MOST_POINTS && thin.iter().all(|point| point[1] == 3.0),
+            "{}",
+            thin.len()
+        );
     }
 }

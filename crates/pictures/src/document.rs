@@ -112,7 +112,8 @@ impl<W> Example<W> {
     /// The same sentence with other weights.
     pub(crate) fn map<V>(&self, mut to: impl FnMut(&W) -> Result<V>) -> Result<Example<V>> {
         let (source, target) = (self.source.clone(), self.target.clone());
-        let [encoder_attentions, decoder_attentions, cross_attentions] = Attention::ALL.map(|attention| to(self.weights(attention)));
+        let [encoder_attentions, decoder_attentions, cross_attentions] =
+            Attention::ALL.map(|attention| to(self.weights(attention)));
         Ok(Example {
             source,
             target,
@@ -131,15 +132,21 @@ impl Document {
     /// If there is no example, or sizes differ.
     pub fn check(&self) -> Result<()> {
         let refuse = |message: String| Err(Error::new(ErrorKind::Sizes, message));
-        let Some(first) = self.examples.first() else { return refuse("expected an example, found none".into()) };
+        let Some(first) = self.examples.first() else {
+            return refuse("expected an example, found none".into());
+        };
         for (number, example) in self.examples.iter().enumerate() {
             for attention in Attention::ALL {
                 let [layers, heads, ..] = first.weights(attention).shape();
                 let [rows, columns] = example.words(attention).map(<[Token]>::len);
-                let (expected, found) = ([layers, heads, rows, columns], example.weights(attention).shape());
+                let (expected, found) =
+                    ([layers, heads, rows, columns], example.weights(attention).shape());
                 if found != expected && found[0] + layers > 0 {
                     let place = attention.title().to_lowercase();
-                    return refuse(format!("example {}: {place}: expected weights {expected:?}, found {found:?}", number + 1));
+                    return refuse(format!(
+                        "example {}: {place}: expected weights {expected:?}, found {found:?}",
+                        number + 1
+                    ));
                 }
             }
             if let Some(picture) = &example.source.picture
@@ -152,7 +159,9 @@ impl Document {
                     number + 1
                 ));
             }
-            if let Some(misfit) = example.explained.as_ref().and_then(|explained| explained.misfit(example)) {
+            if let Some(misfit) =
+                example.explained.as_ref().and_then(|explained| explained.misfit(example))
+            {
                 return refuse(format!("example {}: step by step: {misfit}", number + 1));
             }
         }

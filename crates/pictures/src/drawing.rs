@@ -97,7 +97,9 @@ impl Drawing {
             // Writing to a string cannot fail.
             let _ = match shape {
                 Shape::Rectangle { at: [x, y], size: [width, height], colour, label } => {
-                    let label = label.as_ref().map_or(String::new(), |label| format!("<title>{}</title>", escaped(label)));
+                    let label = label.as_ref().map_or(String::new(), |label| {
+                        format!("<title>{}</title>", escaped(label))
+                    });
                     writeln!(
                         svg,
                         "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{}\">{label}</rect>",
@@ -105,8 +107,11 @@ impl Drawing {
                     )
                 }
                 Shape::Line { points, width, colour, opacity, dashes } => {
-                    let points: Vec<_> = points.iter().map(|[x, y]| format!("{x:.1},{y:.1}")).collect();
-                    let dashes = dashes.map_or(String::new(), |[on, off]| format!(" stroke-dasharray=\"{on} {off}\""));
+                    let points: Vec<_> =
+                        points.iter().map(|[x, y]| format!("{x:.1},{y:.1}")).collect();
+                    let dashes = dashes.map_or(String::new(), |[on, off]| {
+                        format!(" stroke-dasharray=\"{on} {off}\"")
+                    });
                     writeln!(
                         svg,
                         "<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{width:.2}\" stroke-opacity=\"{opacity:.2}\"{dashes}/>",
@@ -120,7 +125,11 @@ impl Drawing {
                     data_url(png)
                 ),
                 Shape::Text { at: [x, y], size, anchor, turned, colour, text } => {
-                    let turned = if *turned == 0.0 { String::new() } else { format!(" transform=\"rotate({turned} {x:.1} {y:.1})\"") };
+                    let turned = if *turned == 0.0 {
+                        String::new()
+                    } else {
+                        format!(" transform=\"rotate({turned} {x:.1} {y:.1})\"")
+                    };
                     let anchor = match anchor {
                         Anchor::Start => "start",
                         Anchor::Middle => "middle",
@@ -158,7 +167,8 @@ impl Drawing {
     }
 }
 
-/// Isolates a word of a right-to-left script from its surroundings, so that the mark of its space is on its right.
+/// Isolates a word of a right-to-left script from its surroundings, so that the mark of its space
+/// is on its right.
 pub(crate) fn isolated(text: &str) -> Cow<'_, str> {
     let runs_left = |character| matches!(character, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}');
     if text.contains(runs_left) { format!("\u{2068}{text}\u{2069}").into() } else { text.into() }

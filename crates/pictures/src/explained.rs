@@ -74,7 +74,8 @@ pub struct Step {
     pub likeliest: Vec<Likely>,
     /// The probability of the output token, if it is known.
     pub written: Option<f32>,
-    /// The source positions with the largest attention, with the mean weight over the layer's heads.
+    /// The source positions with the largest attention, with the mean weight over the layer's
+    /// heads.
     pub looks_at: Vec<(usize, f32)>,
 }
 
@@ -123,21 +124,29 @@ pub struct Finished {
 impl Explained {
     /// The first contradiction to the tokens of its sentence.
     pub(crate) fn misfit<W>(&self, example: &Example<W>) -> Option<String> {
-        let (source, read, written) = (example.source.tokens.len(), example.target.read.len(), example.target.written.len());
+        let (source, read, written) =
+            (example.source.tokens.len(), example.target.read.len(), example.target.written.len());
         let counts = match &self.embeddings {
-            Embeddings::Known { source: norms, target, .. } => vec![("norms", source, norms.len()), ("norms", read, target.len())],
+            Embeddings::Known { source: norms, target, .. } => {
+                vec![("norms", source, norms.len()), ("norms", read, target.len())]
+            }
             Embeddings::Unknown(_) => Vec::new(),
         };
         let steps = [("steps", written, self.steps.len())];
-        if let Some((what, expected, found)) = counts.into_iter().chain(steps).find(|(_, expected, found)| expected != found) {
+        if let Some((what, expected, found)) =
+            counts.into_iter().chain(steps).find(|(_, expected, found)| expected != found)
+        {
             return Some(format!("expected {expected} {what}, found {found}"));
         }
-        if let Some((place, _)) = self.steps.iter().flat_map(|step| &step.looks_at).find(|(place, _)| *place >= source) {
+        if let Some((place, _)) =
+            self.steps.iter().flat_map(|step| &step.looks_at).find(|(place, _)| *place >= source)
+        {
             return Some(format!("expected places below {source}, found {place}"));
         }
         let Beams { nodes, finished, .. } = self.beams.as_ref()?;
         let is_wrong = |(index, node): &(usize, &Node)| {
-            node.parent.map_or(*index > 0, |parent| parent >= *index) || node.rank.is_some_and(|rank| rank >= finished.len())
+            node.parent.map_or(*index > 0, |parent| parent >= *index)
+                || node.rank.is_some_and(|rank| rank >= finished.len())
         };
         let (index, _) = nodes.iter().enumerate().find(is_wrong)?;
         Some(format!("token {index} of the tree: its parent or its hypothesis is missing"))
@@ -152,15 +161,19 @@ impl Beams {
 }
 
 impl Summary {
-    /// The summary of each layer; `is_own` for self-attention, whose row `r` is the token of column `r`.
+    /// The summary of each layer; `is_own` for self-attention, whose row `r` is the token of column
+    /// `r`.
     pub fn of(weights: &Weights, is_own: bool) -> Vec<Self> {
         let [layers, heads, ..] = weights.shape();
         let summary = |layer| {
-            let maps: Vec<Map<'_>> =
-                (0..heads).map(|head| Map { values: weights.head(layer, head), columns: weights.shape()[3] }).collect();
-            let mean = |of: &dyn Fn(&Map<'_>) -> f32| maps.iter().map(of).sum::<f32>() / heads as f32;
+            let maps: Vec<Map<'_>> = (0..heads)
+                .map(|head| Map { values: weights.head(layer, head), columns: weights.shape()[3] })
+                .collect();
+            let mean =
+                |of: &dyn Fn(&Map<'_>) -> f32| maps.iter().map(of).sum::<f32>() / heads as f32;
             let spreads: Vec<f32> = maps.iter().map(Map::spread).collect();
-            let sharpest = (0..heads).min_by(|&a, &b| spreads[a].total_cmp(&spreads[b])).unwrap_or(0);
+            let sharpest =
+                (0..heads).min_by(|&a, &b| spreads[a].total_cmp(&spreads[b])).unwrap_or(0);
             Self {
                 own: is_own.then(|| [0, -1, 1].map(|offset| mean(&|map| map.diagonal(offset)))),
                 first: mean(&|map| map.column(0)),
@@ -192,13 +205,21 @@ impl Map<'_> {
 
     /// The mean weight of the column `row + offset`; rows without it count 0.
     fn diagonal(&self, offset: isize) -> f32 {
-        let weight = |(index, row): (usize, &[f32])| index.checked_add_signed(offset).and_then(|column| row.get(column).copied());
+        let weight = |(index, row): (usize, &[f32])| {
+            index.checked_add_signed(offset).and_then(|column| row.get(column).copied())
+        };
         self.rows().enumerate().filter_map(weight).sum::<f32>() / self.rows().len() as f32
     }
 
     /// The mean of `exp(entropy)` over its rows.
     fn spread(&self) -> f32 {
-        let of_row = |row: &[f32]| row.iter().filter(|&&weight| weight > 0.0).map(|&weight| -weight * weight.ln()).sum::<f32>().exp();
+        let of_row = |row: &[f32]| {
+            row.iter()
+                .filter(|&&weight| weight > 0.0)
+                .map(|&weight| -weight * weight.ln())
+                .sum::<f32>()
+                .exp()
+        };
         self.rows().map(of_row).sum::<f32>() / self.rows().len() as f32
     }
 }

@@ -1,7 +1,8 @@
 //! A line of text as glyphs of DejaVu Sans, which is built in.
 //!
-//! Latin, Greek and Cyrillic letters are placed by their advances. Other text is shaped: combining accents, joined Arabic letters, and
-//! right-to-left runs (Unicode's bidirectional algorithm, UAX 9).
+//! Latin, Greek and Cyrillic letters are placed by their advances. Other text is shaped: combining
+//! accents, joined Arabic letters, and right-to-left runs (Unicode's bidirectional algorithm, UAX
+//! 9).
 
 use rustybuzz::{Direction, Face, UnicodeBuffer, shape};
 use std::ops::Range;
@@ -10,7 +11,8 @@ use tiny_skia::{Path, PathBuilder};
 use ttf_parser::{GlyphId, OutlineBuilder};
 use unicode_bidi::BidiInfo;
 
-static FACE: LazyLock<Face<'static>> = LazyLock::new(|| Face::from_slice(dejavu::sans::regular(), 0).expect("the font is whole"));
+static FACE: LazyLock<Face<'static>> =
+    LazyLock::new(|| Face::from_slice(dejavu::sans::regular(), 0).expect("the font is whole"));
 
 /// The first combining accent: this and later characters need shaping.
 const FIRST_SHAPED: char = '\u{300}';
@@ -41,7 +43,11 @@ fn glyphs(text: &str) -> (Vec<Glyph>, i32) {
             let mut buffer = UnicodeBuffer::new();
             buffer.push_str(&text[run.clone()]);
             buffer.guess_segment_properties();
-            buffer.set_direction(if levels[run.start].is_rtl() { Direction::RightToLeft } else { Direction::LeftToRight });
+            buffer.set_direction(if levels[run.start].is_rtl() {
+                Direction::RightToLeft
+            } else {
+                Direction::LeftToRight
+            });
             let shaped = shape(&FACE, &[], buffer);
             for (info, position) in shaped.glyph_infos().iter().zip(shaped.glyph_positions()) {
                 // The font has fewer than 2^16 glyphs.
@@ -56,7 +62,9 @@ fn glyphs(text: &str) -> (Vec<Glyph>, i32) {
 
 fn wants_shaping(character: char) -> bool {
     // Symbols such as ▁ and → need no shaping.
-    character >= FIRST_SHAPED && !UNSHAPED.contains(&character) && !matches!(character, '\u{2010}'..='\u{27ff}')
+    character >= FIRST_SHAPED
+        && !UNSHAPED.contains(&character)
+        && !matches!(character, '\u{2010}'..='\u{27ff}')
 }
 
 /// The width of a text in a font of this size.
@@ -127,18 +135,33 @@ impl OutlineBuilder for Pen {
 mod tests {
     use super::*;
 
-    /// Glyphs and positions of HarfBuzz 15.0 (uharfbuzz 0.57) for the runs of each text, in visual order.
+    /// Glyphs and positions of HarfBuzz 15.0 (uharfbuzz 0.57) for the runs of each text, in visual
+    /// order.
     #[test]
     fn accents_joins_and_directions() {
         /// A text, its glyphs with their places, and where it ends.
         type Case = (&'static str, &'static [(u16, i32)], i32);
         let cases: [Case; 4] = [
             ("▁e\u{301}a\u{323}\u{302}", &[(3673, 0), (171, 1575), (2475, 2835)], 4090),
-            ("▁مرحبا", &[(5256, 0), (5260, 624), (5277, 1242), (5288, 2508), (5341, 3638), (3673, 4735)], 6310),
+            (
+                "▁مرحبا",
+                &[(5256, 0), (5260, 624), (5277, 1242), (5288, 2508), (5341, 3638), (3673, 4735)],
+                6310,
+            ),
             ("▁שלום", &[(1332, 0), (1324, 1359), (1331, 1917), (1344, 3081), (3673, 4532)], 6107),
             (
                 "ab شمس cd",
-                &[(68, 0), (69, 1255), (3, 2555), (5292, 3206), (5342, 5817), (5297, 7001), (3, 8717), (70, 9368), (71, 10494)],
+                &[
+                    (68, 0),
+                    (69, 1255),
+                    (3, 2555),
+                    (5292, 3206),
+                    (5342, 5817),
+                    (5297, 7001),
+                    (3, 8717),
+                    (70, 9368),
+                    (71, 10494),
+                ],
                 11_794,
             ),
         ];
@@ -152,6 +175,10 @@ mod tests {
     #[test]
     fn usual_text_has_the_advances_of_its_letters() {
         let (found, x) = glyphs("▁Жλ→é");
-        assert!(found.iter().all(|glyph| glyph.id.0 != 0) && x == found.last().map_or(0, |last| last.at[0]) + 1260, "{x}");
+        assert!(
+            found.iter().all(|glyph| glyph.id.0 != 0)
+                && x == found.last().map_or(0, |last| last.at[0]) + 1260,
+            "{x}"
+        );
     }
 }

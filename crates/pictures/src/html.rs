@@ -1,4 +1,5 @@
-//! A self-contained page of HTML with numbers, style and script, which loads nothing from the network.
+//! A self-contained page of HTML with numbers, style and script, which loads nothing from the
+//! network.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::pack::{self, Packed};
@@ -12,7 +13,8 @@ const SCRIPT: &str = concat!(include_str!("page/steps.js"), include_str!("page/p
 /// The delimiters of the numbers.
 const DATA: [&str; 2] = ["<script type=\"application/json\" id=\"data\">", "</script>"];
 
-/// The maximum number of characters of a page's weights; for longer texts only the largest weights of each row are kept.
+/// The maximum number of characters of a page's weights; for longer texts only the largest weights
+/// of each row are kept.
 const MOST: usize = 8_000_000;
 
 /// The data of a page.
@@ -26,25 +28,42 @@ struct Data {
 
 /// The page of a document.
 ///
-/// If the weights would take more than 8 MB, only the largest of each row are kept, and the page says so.
+/// If the weights would take more than 8 MB, only the largest of each row are kept, and the page
+/// says so.
 pub fn html(document: &Document) -> String {
-    let shapes = || document.examples.iter().flat_map(|example| Attention::ALL.map(|attention| example.weights(attention).shape()));
+    let shapes = || {
+        document
+            .examples
+            .iter()
+            .flat_map(|example| Attention::ALL.map(|attention| example.weights(attention).shape()))
+    };
     let whole: usize = shapes().map(pack::whole).sum();
     let kept = (whole > MOST).then(|| pack::room(MOST, shapes().map(pack::rows).sum()));
     let packed = document.examples.iter().filter_map(|example| {
-        let packed = example.map(|weights| Ok(kept.map_or_else(|| Packed::whole(weights), |kept| Packed::largest(weights, kept))));
+        let packed = example.map(|weights| {
+            Ok(kept.map_or_else(|| Packed::whole(weights), |kept| Packed::largest(weights, kept)))
+        });
         packed.ok()
     });
     let examples = packed.collect();
     let data = Data {
-        document: Document { model: document.model.clone(), engine: document.engine.clone(), examples },
+        document: Document {
+            model: document.model.clone(),
+            engine: document.engine.clone(),
+            examples,
+        },
         ramps: Some(ramp::Ramps::new()),
     };
     // Inside a script element `<` could end it, or begin a comment.
     let data = serde_json::to_string(&data).expect("strings and numbers").replace('<', "\\u003c");
     let first = document.examples.first().map_or("", |example| example.source.text.as_str());
     let title = escaped(&format!("Attention: {}", shortened(first)));
-    let fill = [("{{title}}", title.as_str()), ("{{style}}", STYLE), ("{{data}}", &data), ("{{script}}", SCRIPT)];
+    let fill = [
+        ("{{title}}", title.as_str()),
+        ("{{style}}", STYLE),
+        ("{{data}}", &data),
+        ("{{script}}", SCRIPT),
+    ];
     filled(PAGE, &fill)
 }
 
@@ -66,11 +85,18 @@ pub(crate) fn filled(page: &str, fill: &[(&str, &str)]) -> String {
 /// # Errors
 /// If the text is not such a page.
 pub fn read_html(page: &str) -> Result<Document> {
-    let wrong = |why: &str| Error::new(ErrorKind::Page, format!("expected a page of attentions, {why}"));
-    let data = page.split_once(DATA[0]).and_then(|(_, rest)| rest.split_once(DATA[1])).ok_or_else(|| wrong("found no numbers in it"))?.0;
-    let data: Data = serde_json::from_str(data).map_err(|error| wrong(&format!("whose numbers cannot be read: {error}")))?;
+    let wrong =
+        |why: &str| Error::new(ErrorKind::Page, format!("expected a page of attentions, {why}"));
+    let data = page
+        .split_once(DATA[0])
+        .and_then(|(_, rest)| rest.split_once(DATA[1]))
+        .ok_or_else(|| wrong("found no numbers in it"))?
+        .0;
+    let data: Data = serde_json::from_str(data)
+        .map_err(|error| wrong(&format!("whose numbers cannot be read: {error}")))?;
     let Document { model, engine, examples } = data.document;
-    let examples = examples.iter().map(|example| example.map(Packed::weights)).collect::<Result<_>>()?;
+    let examples =
+        examples.iter().map(|example| example.map(Packed::weights)).collect::<Result<_>>()?;
     let document = Document { model, engine, examples };
     document.check()?;
     Ok(document)
@@ -88,7 +114,9 @@ pub(crate) fn escaped(text: &str) -> String {
             '\'' => out.push_str("&#39;"),
             // XML has no other controls.
             '\t' | '\n' | '\r' => out.push(' '),
-            control if control.is_control() || matches!(control, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
+            control if control.is_control() || matches!(control, '\u{fffe}' | '\u{ffff}') => {
+                out.push('\u{fffd}')
+            }
             other => out.push(other),
         }
     }

@@ -1,10 +1,13 @@
-//! Attention, explanations, training curves and graphs as HTML, SVG, PNG and JSON. Independent of models, engines and files.
+//! Attention, explanations, training curves and graphs as HTML, SVG, PNG and JSON. Independent of
+//! models, engines and files.
 //!
-//! [`Document`] has the tokens and the attention weights of sentences; [`html()`] writes a self-contained page to explore them, and
-//! [`read_html`] reads the weights of a page. [`Figure`] draws one head, or the mean of a layer's heads, as a [`Drawing`] for SVG or PNG.
-//! [`Explained`] is a translation step by step.
+//! [`Document`] has the tokens and the attention weights of sentences; [`html()`] writes a
+//! self-contained page to explore them, and [`read_html`] reads the weights of a page. [`Figure`]
+//! draws one head, or the mean of a layer's heads, as a [`Drawing`] for SVG or PNG. [`Explained`]
+//! is a translation step by step.
 //!
-//! [`Chart`] draws the curves of training runs, and [`Diagram`] draws graphs as nested boxes: a page, or text for Graphviz and Mermaid.
+//! [`Chart`] draws the curves of training runs, and [`Diagram`] draws graphs as nested boxes: a
+//! page, or text for Graphviz and Mermaid.
 //!
 //! ```
 //! use cognate_pictures::{Attention, Document, Example, Figure, Head, Picture, Token, Weights, html, read_html};

@@ -1,7 +1,8 @@
 //! Weights as text with random access: 6 bits per character, as in base64.
 //!
-//! A weight has 4 characters, `round(weight · (2²⁴ - 1))`, with an error of at most 1e-7, as in f32. If all weights are too long, each row
-//! keeps its largest, each after its column in 3 characters; the mean of the heads is then stored as one more head.
+//! A weight has 4 characters, `round(weight · (2²⁴ - 1))`, with an error of at most 1e-7, as in
+//! f32. If all weights are too long, each row keeps its largest, each after its column in 3
+//! characters; the mean of the heads is then stored as one more head.
 
 use crate::Weights;
 use crate::error::{Error, ErrorKind, Result};
@@ -69,14 +70,18 @@ impl Packed {
     /// # Errors
     /// If the text has a wrong length or invalid characters.
     pub(crate) fn weights(&self) -> Result<Weights> {
-        let wrong = || Error::new(ErrorKind::Page, "the page's weights are damaged; write it again");
+        let wrong =
+            || Error::new(ErrorKind::Page, "the page's weights are damaged; write it again");
         let [layers, heads, n_rows, columns] = self.shape;
         let text = self.data.as_bytes();
         let Some(kept) = self.kept else {
             if text.len() != whole(self.shape) {
                 return Err(wrong());
             }
-            let weights = text.chunks(WEIGHT).map(|digits| Some(weight(number(digits)?))).collect::<Option<Vec<_>>>();
+            let weights = text
+                .chunks(WEIGHT)
+                .map(|digits| Some(weight(number(digits)?)))
+                .collect::<Option<Vec<_>>>();
             return Weights::new(self.shape, weights.ok_or_else(wrong)?);
         };
         let row_length = kept * (COLUMN + WEIGHT);
@@ -91,8 +96,11 @@ impl Packed {
                 continue;
             }
             for entry in row.chunks(COLUMN + WEIGHT) {
-                let (column, weight) = number(&entry[..COLUMN]).zip(number(&entry[COLUMN..]).map(weight)).ok_or_else(wrong)?;
-                let column = Some(column as usize).filter(|column| *column < columns).ok_or_else(wrong)?;
+                let (column, weight) = number(&entry[..COLUMN])
+                    .zip(number(&entry[COLUMN..]).map(weight))
+                    .ok_or_else(wrong)?;
+                let column =
+                    Some(column as usize).filter(|column| *column < columns).ok_or_else(wrong)?;
                 values[((layer * heads + head) * n_rows + row_index) * columns + column] = weight;
             }
         }
@@ -109,11 +117,15 @@ fn weight(rounded: u32) -> f32 {
 }
 
 fn push(text: &mut String, number: u32, length: usize) {
-    (0..length).rev().for_each(|place| text.push(char::from(DIGITS[(number >> (6 * place)) as usize & 63])));
+    (0..length)
+        .rev()
+        .for_each(|place| text.push(char::from(DIGITS[(number >> (6 * place)) as usize & 63])));
 }
 
 fn number(digits: &[u8]) -> Option<u32> {
-    digits.iter().try_fold(0, |number, digit| Some(number << 6 | DIGITS.iter().position(|known| known == digit)? as u32))
+    digits.iter().try_fold(0, |number, digit| {
+        Some(number << 6 | DIGITS.iter().position(|known| known == digit)? as u32)
+    })
 }
 
 #[cfg(test)]
@@ -128,12 +140,29 @@ mod tests {
         let close = |a: f32, b: f32| (a - b).abs() < 1e-7;
         let whole = Packed::whole(&weights);
         assert_eq!(whole.data.len(), 96);
-        assert!(whole.weights().unwrap().values().iter().zip(weights.values()).all(|(&a, &b)| close(a, b)));
+        assert!(
+            whole
+                .weights()
+                .unwrap()
+                .values()
+                .iter()
+                .zip(weights.values())
+                .all(|(&a, &b)| close(a, b))
+        );
         let some = Packed::largest(&weights, 2);
         assert_eq!(some.data.len(), 2 * 3 * 2 * 2 * 7);
-        for (found, row) in some.weights().unwrap().values().chunks(3).zip(weights.values().chunks(3)) {
+        for (found, row) in
+            some.weights().unwrap().values().chunks(3).zip(weights.values().chunks(3))
+        {
             let least = row.iter().copied().fold(f32::INFINITY, f32::min);
-            assert!(found.iter().zip(row).all(|(&a, &b)| if b == least { a == 0.0 } else { close(a, b) }), "{found:?} {row:?}");
+            assert!(
+                found.iter().zip(row).all(|(&a, &b)| if b == least {
+                    a == 0.0
+                } else {
+                    close(a, b)
+                }),
+                "{found:?} {row:?}"
+            );
         }
         let first: Vec<f32> = Packed::largest(&weights, 9).weights().unwrap().values().to_vec();
         assert!(first.iter().zip(weights.values()).all(|(&a, &b)| close(a, b)));
@@ -142,7 +171,10 @@ mod tests {
     #[test]
     fn damage_is_found() {
         let weights = Weights::new([1, 1, 1, 2], vec![0.25, 0.75]).unwrap();
-        for damage in [|text: &mut String| text.truncate(text.len() - 1), |text: &mut String| text.replace_range(..1, "-")] {
+        for damage in [
+            |text: &mut String| text.truncate(text.len() - 1),
+            |text: &mut String| text.replace_range(..1, "-"),
+        ] {
             for mut packed in [Packed::whole(&weights), Packed::largest(&weights, 1)] {
                 damage(&mut packed.data);
                 assert_eq!(packed.weights().unwrap_err().kind(), ErrorKind::Page);

@@ -1,4 +1,5 @@
-//! Colours for weights: one hue, evenly spaced in lightness; larger is darker, or brighter on a dark background.
+//! Colours for weights: one hue, evenly spaced in lightness; larger is darker, or brighter on a
+//! dark background.
 //!
 //! Lightness is that of Oklab (Ottosson 2020), where equal steps look equal.
 
@@ -8,7 +9,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) type Colour = [u8; 3];
 
 const STOPS: usize = 33;
-/// Blue, which differs from grey in all common kinds of colour blindness; only lightness carries meaning.
+/// Blue, which differs from grey in all common kinds of colour blindness; only lightness carries
+/// meaning.
 const HUE_DEGREES: f64 = 257.0;
 
 /// Colours from 0 to the largest weight.
@@ -69,7 +71,11 @@ fn at(lightness: [f64; 2], chroma: [f64; 2], share: f64) -> Colour {
     ];
     rows.map(|row| {
         let linear: f64 = row.iter().zip(cones).map(|(factor, cone)| factor * cone).sum();
-        let coded = if linear <= 0.003_130_8 { 12.92 * linear } else { 1.055 * linear.powf(1.0 / 2.4) - 0.055 };
+        let coded = if linear <= 0.003_130_8 {
+            12.92 * linear
+        } else {
+            1.055 * linear.powf(1.0 / 2.4) - 0.055
+        };
         (coded.clamp(0.0, 1.0) * 255.0).round() as u8
     })
 }
@@ -81,7 +87,10 @@ mod tests {
     #[test]
     fn luminance_distinguishes_weights() {
         let Ramps { light: on_light, dark } = Ramps::new();
-        assert!(on_light.windows(2).all(|pair| luminance(pair[0]) > luminance(pair[1])), "{on_light:?}");
+        assert!(
+            on_light.windows(2).all(|pair| luminance(pair[0]) > luminance(pair[1])),
+            "{on_light:?}"
+        );
         assert!(dark.windows(2).all(|pair| luminance(pair[0]) < luminance(pair[1])), "{dark:?}");
         let contrast = |a, b| (luminance(a) + 0.05) / (luminance(b) + 0.05);
         assert!(contrast(on_light[0], on_light[STOPS - 1]) > 9.0, "{on_light:?}");
@@ -90,7 +99,11 @@ mod tests {
         // Numbers in cells can be read.
         for colour in [on_light, dark].concat() {
             let ink = if is_dark(colour) { 1.0 } else { 0.0 };
-            let [low, high] = if ink < luminance(colour) { [ink, luminance(colour)] } else { [luminance(colour), ink] };
+            let [low, high] = if ink < luminance(colour) {
+                [ink, luminance(colour)]
+            } else {
+                [luminance(colour), ink]
+            };
             assert!((high + 0.05) / (low + 0.05) > 4.5, "{colour:?}");
         }
     }

@@ -4,7 +4,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::glyphs::{lacks, outline, width};
 use crate::{Anchor, Drawing, Shape};
 use std::collections::BTreeSet;
-use tiny_skia::{BlendMode, FillRule, FilterQuality, Paint, PathBuilder, Pixmap, PixmapPaint, Rect, Stroke, StrokeDash, Transform};
+use tiny_skia::{
+    BlendMode, FillRule, FilterQuality, Paint, PathBuilder, Pixmap, PixmapPaint, Rect, Stroke,
+    StrokeDash, Transform,
+};
 
 /// The maximum number of pixels of a picture.
 const MOST: f32 = 24e6;
@@ -19,7 +22,12 @@ pub(crate) fn png(drawing: &Drawing, scale: f32) -> Result<Vec<u8>> {
     let [width, height] = drawing.size;
     let scale = scale.min((MOST / (width * height)).sqrt());
     let pixels = |length: f32| (length * scale).round() as u32;
-    let no_room = || Error::new(ErrorKind::Raster, format!("a picture of {width} by {height} points cannot be painted; write an SVG"));
+    let no_room = || {
+        Error::new(
+            ErrorKind::Raster,
+            format!("a picture of {width} by {height} points cannot be painted; write an SVG"),
+        )
+    };
     let mut pixmap = Pixmap::new(pixels(width), pixels(height)).ok_or_else(no_room)?;
     pixmap.fill(tiny_skia::Color::WHITE);
     let whole = Transform::from_scale(scale, scale);
@@ -55,7 +63,8 @@ pub(crate) fn png(drawing: &Drawing, scale: f32) -> Result<Vec<u8>> {
                 };
                 let before = crate::glyphs::width(text, *size) * share;
                 if let Some(path) = outline(text, *size) {
-                    let place = whole.pre_translate(*x, *y).pre_rotate(*turned).pre_translate(-before, 0.0);
+                    let place =
+                        whole.pre_translate(*x, *y).pre_rotate(*turned).pre_translate(-before, 0.0);
                     pixmap.fill_path(&path, &paint(*colour, 1.0), FillRule::Winding, place, None);
                 }
             }
@@ -69,11 +78,16 @@ pub(crate) fn encoded(pixmap: &Pixmap) -> Result<Vec<u8>> {
 }
 
 pub(crate) fn decoded(png: &[u8]) -> Result<Pixmap> {
-    Pixmap::decode_png(png).map_err(|error| Error::new(ErrorKind::Raster, format!("the picture is no PNG: {error}")))
+    Pixmap::decode_png(png)
+        .map_err(|error| Error::new(ErrorKind::Raster, format!("the picture is no PNG: {error}")))
 }
 
 /// Scales pictures without visible steps.
-pub(crate) const SMOOTH: PixmapPaint = PixmapPaint { opacity: 1.0, blend_mode: BlendMode::SourceOver, quality: FilterQuality::Bilinear };
+pub(crate) const SMOOTH: PixmapPaint = PixmapPaint {
+    opacity: 1.0,
+    blend_mode: BlendMode::SourceOver,
+    quality: FilterQuality::Bilinear,
+};
 
 pub(crate) fn paint([red, green, blue]: [u8; 3], opacity: f32) -> Paint<'static> {
     let mut paint = Paint { anti_alias: true, ..Paint::default() };

@@ -30,10 +30,23 @@ impl SourcePicture {
     ///
     /// # Errors
     /// If there are not three bytes for each pixel, or no pixels.
-    pub fn new(pixels: &[u8], [width, height]: [usize; 2], cells: [usize; 2], [leading, trailing]: [usize; 2]) -> Result<Self> {
-        let wrong =
-            || Error::new(ErrorKind::Raster, format!("expected {width} x {height} pixels of 3 bytes, found {} bytes", pixels.len()));
-        let opaque = pixels.chunks(3).flat_map(|pixel| pixel.iter().copied().chain([u8::MAX])).collect();
+    pub fn new(
+        pixels: &[u8],
+        [width, height]: [usize; 2],
+        cells: [usize; 2],
+        [leading, trailing]: [usize; 2],
+    ) -> Result<Self> {
+        let wrong = || {
+            Error::new(
+                ErrorKind::Raster,
+                format!(
+                    "expected {width} x {height} pixels of 3 bytes, found {} bytes",
+                    pixels.len()
+                ),
+            )
+        };
+        let opaque =
+            pixels.chunks(3).flat_map(|pixel| pixel.iter().copied().chain([u8::MAX])).collect();
         let [width, height] = [width, height].map(|side| u32::try_from(side).unwrap_or(0));
         let size = IntSize::from_wh(width, height).ok_or_else(wrong)?;
         let pixmap = Pixmap::from_vec(opaque, size).ok_or_else(wrong)?;
@@ -56,8 +69,12 @@ impl SourcePicture {
     }
 
     pub(crate) fn pixels(&self) -> Result<Pixmap> {
-        let wrong = || Error::new(ErrorKind::Page, format!("picture: expected a URL that begins with {URL}"));
-        let png = STANDARD.decode(self.image.strip_prefix(URL).ok_or_else(wrong)?).map_err(|_| wrong())?;
+        let wrong = || {
+            Error::new(ErrorKind::Page, format!("picture: expected a URL that begins with {URL}"))
+        };
+        let png = STANDARD
+            .decode(self.image.strip_prefix(URL).ok_or_else(wrong)?)
+            .map_err(|_| wrong())?;
         decoded(&png)
     }
 
@@ -66,16 +83,29 @@ impl SourcePicture {
         let scale = width as f32 / image.width() as f32;
         let height = ((image.height() as f32 * scale).round() as u32).max(1);
         let mut tile = Pixmap::new(width, height).expect("a picture has pixels");
-        tile.draw_pixmap(0, 0, image.as_ref(), &SMOOTH, Transform::from_scale(scale, height as f32 / image.height() as f32), None);
+        tile.draw_pixmap(
+            0,
+            0,
+            image.as_ref(),
+            &SMOOTH,
+            Transform::from_scale(scale, height as f32 / image.height() as f32),
+            None,
+        );
         let [rows, columns] = self.cells;
         // Cells end between pixels, or else lines would show where they meet.
-        let edge = |index: usize, n: usize, length: u32| (index as f32 * length as f32 / n as f32).round();
+        let edge =
+            |index: usize, n: usize, length: u32| (index as f32 * length as f32 / n as f32).round();
         for (index, share) in shares.iter().enumerate() {
             let (column, row) = (index % columns, index / columns);
             let [left, right] = [column, column + 1].map(|column| edge(column, columns, width));
             let [top, bottom] = [row, row + 1].map(|row| edge(row, rows, height));
             if let Some(place) = Rect::from_ltrb(left, top, right, bottom) {
-                tile.fill_rect(place, &paint([255; 3], PALEST * (1.0 - share)), Transform::identity(), None);
+                tile.fill_rect(
+                    place,
+                    &paint([255; 3], PALEST * (1.0 - share)),
+                    Transform::identity(),
+                    None,
+                );
             }
         }
         encoded(&tile)

@@ -23,7 +23,9 @@ impl Weights {
             let found = values.len();
             return Err(Error::new(
                 ErrorKind::Sizes,
-                format!("attention weights: expected {shape:?}, none of them 0, found {found} values"),
+                format!(
+                    "attention weights: expected {shape:?}, none of them 0, found {found} values"
+                ),
             ));
         }
         Ok(Self { shape, values })
@@ -66,7 +68,9 @@ impl Weights {
         let [_, heads, rows, columns] = self.shape;
         let mut mean = vec![0.0; rows * columns];
         for head in 0..heads {
-            mean.iter_mut().zip(self.head(layer, head)).for_each(|(sum, weight)| *sum += weight / heads as f32);
+            mean.iter_mut()
+                .zip(self.head(layer, head))
+                .for_each(|(sum, weight)| *sum += weight / heads as f32);
         }
         mean
     }
@@ -104,13 +108,24 @@ impl<'de> Deserialize<'de> for Weights {
         let layer = layers.first();
         let head = layer.and_then(|heads| heads.first());
         let row = head.and_then(|rows| rows.first());
-        let shape = [layers.len(), layer.map_or(0, Vec::len), head.map_or(0, Vec::len), row.map_or(0, Vec::len)];
+        let shape = [
+            layers.len(),
+            layer.map_or(0, Vec::len),
+            head.map_or(0, Vec::len),
+            row.map_or(0, Vec::len),
+        ];
         let is_even = layers.iter().all(|heads| {
-            heads.len() == shape[1] && heads.iter().all(|rows| rows.len() == shape[2] && rows.iter().all(|row| row.len() == shape[3]))
+            heads.len() == shape[1]
+                && heads.iter().all(|rows| {
+                    rows.len() == shape[2] && rows.iter().all(|row| row.len() == shape[3])
+                })
         });
         if !is_even {
-            return Err(D::Error::custom("attention weights: expected lists of one length in each list"));
+            return Err(D::Error::custom(
+                "attention weights: expected lists of one length in each list",
+            ));
         }
-        Self::new(shape, layers.into_iter().flatten().flatten().flatten().collect()).map_err(D::Error::custom)
+        Self::new(shape, layers.into_iter().flatten().flatten().flatten().collect())
+            .map_err(D::Error::custom)
     }
 }

@@ -24,8 +24,8 @@ impl BatchLimit {
     }
 }
 
-/// Divides sentences into batches within a limit; a longer sentence is one batch. Returns indices into `lengths`, the longest
-/// sentences first.
+/// Divides sentences into batches within a limit; a longer sentence is one batch. Returns indices
+/// into `lengths`, the longest sentences first.
 pub fn batches(lengths: &[usize], limit: BatchLimit) -> Vec<Vec<usize>> {
     let mut order: Vec<_> = (0..lengths.len()).collect();
     // Stable, so that batches depend only on the text.
@@ -34,15 +34,21 @@ pub fn batches(lengths: &[usize], limit: BatchLimit) -> Vec<Vec<usize>> {
     for index in order {
         match batches.last_mut() {
             // The others are padded to the length of the first sentence.
-            Some(batch) if batch.len() < limit.sentences && (batch.len() + 1) * lengths[batch[0]] <= limit.tokens => batch.push(index),
+            Some(batch)
+                if batch.len() < limit.sentences
+                    && (batch.len() + 1) * lengths[batch[0]] <= limit.tokens =>
+            {
+                batch.push(index)
+            }
             _ => batches.push(vec![index]),
         }
     }
     batches
 }
 
-/// Runs `work` on each batch, with one decoder for each of the model's workers, and returns the results in the order of the
-/// sentences. `done` is called after each batch with its indices and results.
+/// Runs `work` on each batch, with one decoder for each of the model's workers, and returns the
+/// results in the order of the sentences. `done` is called after each batch with its indices and
+/// results.
 ///
 /// Batches, and so results, depend only on the lengths, not on the number of workers.
 ///
@@ -56,10 +62,16 @@ pub fn in_batches<T: Send>(
     done: impl FnMut(&[usize], &[T]),
 ) -> Result<Vec<T>> {
     let workers = (model.workers(), || model.decoder());
-    on_workers(workers, batches(lengths, limit), |decoder, batch| work(decoder.as_mut(), batch), done)
+    on_workers(
+        workers,
+        batches(lengths, limit),
+        |decoder, batch| work(decoder.as_mut(), batch),
+        done,
+    )
 }
 
-/// [`in_batches`] for as many workers, each with what the function makes; every index is in one of the batches.
+/// [`in_batches`] for as many workers, each with what the function makes; every index is in one of
+/// the batches.
 pub(crate) fn on_workers<W, T: Send>(
     (n_workers, make): (NonZeroUsize, impl Fn() -> Result<W> + Sync),
     batches: Vec<Vec<usize>>,

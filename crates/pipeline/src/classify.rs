@@ -52,10 +52,14 @@ impl Classifier {
     /// Loads a checkpoint or an export.
     ///
     /// # Errors
-    /// If a file is missing or wrong, the model is no classifier of texts or images, or the engine cannot run it.
+    /// If a file is missing or wrong, the model is no classifier of texts or images, or the engine
+    /// cannot run it.
     pub fn load(source: ModelSource, options: &LoadOptions) -> Result<Self> {
         let model = LoadedEncoder::open(source, options, Part::Whole)?;
-        let Parts::Encoder(Head::Text { labels: n_labels, .. } | Head::Image { labels: n_labels, .. }) = model.config().parts else {
+        let Parts::Encoder(
+            Head::Text { labels: n_labels, .. } | Head::Image { labels: n_labels, .. },
+        ) = model.config().parts
+        else {
             let message = format!(
                 "{}: does not classify texts or images; expected a model such as BertForSequenceClassification or \
                  ViTForImageClassification",
@@ -64,7 +68,11 @@ impl Classifier {
             return Err(Cause::InFolder(message).into());
         };
         let config: Value = serde_json::from_str(model.config_json()).unwrap_or_default();
-        let name = |index: usize| config["id2label"][index.to_string()].as_str().map_or(format!("LABEL_{index}"), str::to_owned);
+        let name = |index: usize| {
+            config["id2label"][index.to_string()]
+                .as_str()
+                .map_or(format!("LABEL_{index}"), str::to_owned)
+        };
         let scores = match config["problem_type"].as_str() {
             Some("regression") => Scores::Regression,
             Some("multi_label_classification") => Scores::Several,
@@ -82,7 +90,8 @@ impl Classifier {
     /// All classes for each text, the likeliest first.
     ///
     /// # Errors
-    /// If the model reads images, a text has a token that the model does not know, or the engine fails.
+    /// If the model reads images, a text has a token that the model does not know, or the engine
+    /// fails.
     pub fn classify(&self, texts: &[impl AsRef<str>]) -> Result<Vec<Vec<Class>>> {
         self.model.run(texts, BatchLimit::tokens(BATCH_TOKENS), |outputs, _| self.classes(outputs))
     }
@@ -92,7 +101,11 @@ impl Classifier {
     /// # Errors
     /// If the model reads texts, a file is no picture, or the engine fails.
     pub fn classify_files(&self, paths: &[impl AsRef<Path> + Sync]) -> Result<Vec<Vec<Class>>> {
-        self.model.run_images(paths.len(), |index| Ok(Box::new(Image::open(paths[index].as_ref())?)), |outputs| self.classes(outputs))
+        self.model.run_images(
+            paths.len(),
+            |index| Ok(Box::new(Image::open(paths[index].as_ref())?)),
+            |outputs| self.classes(outputs),
+        )
     }
 
     /// All classes for each image, the likeliest first.
@@ -100,13 +113,18 @@ impl Classifier {
     /// # Errors
     /// As [`Classifier::classify_files`].
     pub fn classify_images(&self, images: &[Image]) -> Result<Vec<Vec<Class>>> {
-        self.model.run_images(images.len(), |index| Ok(&images[index]), |outputs| self.classes(outputs))
+        self.model.run_images(
+            images.len(),
+            |index| Ok(&images[index]),
+            |outputs| self.classes(outputs),
+        )
     }
 
     fn classes(&self, outputs: &Values) -> Result<Vec<Vec<Class>>> {
         let logits = self.model.output(outputs, LOGITS)?;
         let row = |logits: ArrayView1<'_, f64>| {
-            let mut classes: Vec<_> = self.labels.iter().cloned().zip(self.scores.of(logits)).collect();
+            let mut classes: Vec<_> =
+                self.labels.iter().cloned().zip(self.scores.of(logits)).collect();
             classes.sort_by(|(_, one), (_, other)| other.total_cmp(one));
             classes.into_iter().map(|(label, score)| Class { label, score }).collect()
         };

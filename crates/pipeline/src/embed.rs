@@ -58,22 +58,34 @@ impl Embedder {
     pub fn load(source: ModelSource, options: &EmbedOptions) -> Result<Self> {
         let settings = SentenceSettings::read(source.folder()?)?;
         let mut model = LoadedEncoder::open(source, &options.load, Part::Encoder)?;
-        let pooling = options.pooling.or(settings.map(|settings| settings.pooling)).unwrap_or(Pooling::Mean);
-        let normalize = options.normalize.or(settings.map(|settings| settings.normalize)).unwrap_or(false);
-        if let Some(max_tokens) = options.max_tokens.or(settings.and_then(|settings| settings.max_tokens)) {
+        let pooling =
+            options.pooling.or(settings.map(|settings| settings.pooling)).unwrap_or(Pooling::Mean);
+        let normalize =
+            options.normalize.or(settings.map(|settings| settings.normalize)).unwrap_or(false);
+        if let Some(max_tokens) =
+            options.max_tokens.or(settings.and_then(|settings| settings.max_tokens))
+        {
             let n_around = model.cut_to(max_tokens);
             if max_tokens <= n_around {
-                let message = format!("{max_tokens} is not more than the {n_around} tokens that stand around every text");
+                let message = format!(
+                    "{max_tokens} is not more than the {n_around} tokens that stand around every text"
+                );
                 return Err(Error::wrong_option("max_tokens", message));
             }
         }
         match pooling {
             Pooling::Pooler if !model.gives(POOLER_OUTPUT) => {
-                return Err(Error::wrong_option("pooling", "the model has no pooler; expected mean or first"));
+                return Err(Error::wrong_option(
+                    "pooling",
+                    "the model has no pooler; expected mean or first",
+                ));
             }
             Pooling::Mean | Pooling::First if !model.gives(LAST_HIDDEN_STATE) => {
                 let place = model.source().to_string();
-                return Err(Cause::InFolder(format!("{place}: gives no states to embed by; export it with --part encoder")).into());
+                return Err(Cause::InFolder(format!(
+                    "{place}: gives no states to embed by; export it with --part encoder"
+                ))
+                .into());
             }
             Pooling::Mean | Pooling::First | Pooling::Pooler => {}
         }
@@ -102,7 +114,11 @@ impl Embedder {
     ///
     /// # Errors
     /// As [`Embedder::embed`].
-    pub fn embed_in(&self, texts: &[impl AsRef<str>], batch_tokens: usize) -> Result<Vec<Vec<f32>>> {
+    pub fn embed_in(
+        &self,
+        texts: &[impl AsRef<str>],
+        batch_tokens: usize,
+    ) -> Result<Vec<Vec<f32>>> {
         self.model.run(texts, BatchLimit::tokens(batch_tokens), |outputs, mask| {
             let pooled = self.pool(outputs, mask)?;
             Ok(pooled.outer_iter().map(|vector| self.finish(vector)).collect())
@@ -115,14 +131,16 @@ impl Embedder {
             Pooling::Mean => self.model.mean(outputs, LAST_HIDDEN_STATE, mask),
             Pooling::Pooler => self.model.mean(outputs, POOLER_OUTPUT, mask),
             Pooling::First => {
-                let first = Array2::from_shape_fn(mask.dim(), |(_, position)| i64::from(position == 0));
+                let first =
+                    Array2::from_shape_fn(mask.dim(), |(_, position)| i64::from(position == 0));
                 self.model.mean(outputs, LAST_HIDDEN_STATE, &first)
             }
         }
     }
 
     fn finish(&self, vector: ArrayView1<'_, f64>) -> Vec<f32> {
-        let length = if self.normalize { vector.dot(&vector).sqrt().max(LEAST_LENGTH) } else { 1.0 };
+        let length =
+            if self.normalize { vector.dot(&vector).sqrt().max(LEAST_LENGTH) } else { 1.0 };
         vector.iter().map(|number| (number / length) as f32).collect()
     }
 }

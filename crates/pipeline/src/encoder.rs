@@ -1,4 +1,5 @@
-//! A loaded encoder: its configuration, tokenizer or image processor, and graph; and batches through it.
+//! A loaded encoder: its configuration, tokenizer or image processor, and graph; and batches
+//! through it.
 
 use crate::batches::{BatchLimit, batches, on_workers};
 use crate::error::{Cause, Error, ErrorKind, Result};
@@ -58,25 +59,31 @@ impl LoadedEncoder {
     /// If a file is missing or wrong, the model is no encoder alone, or the engine cannot run it.
     pub fn open(source: ModelSource, options: &LoadOptions, part: Part) -> Result<Self> {
         options.check()?;
-        let source = if options.engine == Engine::Reference { source.into_checkpoint() } else { source };
+        let source =
+            if options.engine == Engine::Reference { source.into_checkpoint() } else { source };
         let folder = source.folder()?;
         Manifest::check(folder)?;
         let Configuration { config_json, config, .. } = Configuration::read(folder)?;
         let reads = match config.front {
             Front::Tokens => {
-                let tokenizer = options.languages.choose(open_tokenizer(folder, &config)?, &config)?;
+                let tokenizer =
+                    options.languages.choose(open_tokenizer(folder, &config)?, &config)?;
                 Reads::Texts(SourceEncoder::of_encoder(&tokenizer, &config))
             }
             Front::Pixels(patches) => Reads::Images(ImageInput::open(folder, patches)?),
             Front::Frames { .. } => {
-                let message = format!("{}: reads audio; expected an encoder of texts or images", folder.display());
+                let message = format!(
+                    "{}: reads audio; expected an encoder of texts or images",
+                    folder.display()
+                );
                 return Err(Cause::InFolder(message).into());
             }
         };
         let runtime = options.engine.open(options.device)?;
         let (threads, workers) = (options.n_threads(), options.n_workers());
         let (device, huge_pages) = (options.device, options.huge_pages);
-        let load = Options { device, threads, workers: Some(workers), huge_pages, ..Options::default() };
+        let load =
+            Options { device, threads, workers: Some(workers), huge_pages, ..Options::default() };
         let (mut config, mut notices) = (config, Vec::new());
         let (_, graphs) = if let ModelSource::Exported(_) = source {
             notices.extend(saturation(folder, runtime.engine())?);
@@ -88,9 +95,21 @@ impl LoadedEncoder {
         };
         let Ok([graph]) = <[_; 1]>::try_from(graphs) else { return Err(has_decoder(folder)) };
         let session = graph.clone().session();
-        let (engine, inputs, outputs) = (session.engine().to_owned(), session.inputs().to_vec(), session.outputs().to_vec());
+        let (engine, inputs, outputs) =
+            (session.engine().to_owned(), session.inputs().to_vec(), session.outputs().to_vec());
         drop(session);
-        Ok(Self { source, config_json, config, reads, graph, engine, inputs, outputs, workers, notices })
+        Ok(Self {
+            source,
+            config_json,
+            config,
+            reads,
+            graph,
+            engine,
+            inputs,
+            outputs,
+            workers,
+            notices,
+        })
     }
 
     /// Where the model comes from.
@@ -113,7 +132,8 @@ impl LoadedEncoder {
         &self.config
     }
 
-    /// The most tokens of a text; longer texts are cut. Of an image the positions of the model's own size.
+    /// The most tokens of a text; longer texts are cut. Of an image the positions of the model's
+    /// own size.
     pub fn max_tokens(&self) -> usize {
         match &self.reads {
             Reads::Texts(encoder) => encoder.max_tokens(),
@@ -142,7 +162,8 @@ impl LoadedEncoder {
         self.outputs.iter().any(|known| known == output)
     }
 
-    /// What `read` makes of the outputs for each batch of texts and of its mask, `i64 [batch, src]`: a result for each text.
+    /// What `read` makes of the outputs for each batch of texts and of its mask,
+    /// `i64 [batch, src]`: a result for each text.
     ///
     /// # Errors
     /// If a text has no tokens or one that the model does not know, or the engine fails.
@@ -152,18 +173,27 @@ impl LoadedEncoder {
         limit: BatchLimit,
         read: impl Fn(&Values, &Array2<i64>) -> Result<Vec<T>> + Sync,
     ) -> Result<Vec<T>> {
-        let tokens =
-            |(text, number): (&_, usize)| self.tokens(AsRef::as_ref(text)).map_err(|error| error.at(format_args!("text {number}")));
+        let tokens = |(text, number): (&_, usize)| {
+            self.tokens(AsRef::as_ref(text))
+                .map_err(|error| error.at(format_args!("text {number}")))
+        };
         let texts = texts.iter().zip(1..).map(tokens).collect::<Result<Vec<_>>>()?;
         let lengths: Vec<_> = texts.iter().map(Vec::len).collect();
         let work = |session: &mut Box<dyn Session>, chosen: &[usize]| {
-            let (inputs, mask) = self.inputs(&chosen.iter().map(|&index| texts[index].as_slice()).collect::<Vec<_>>());
+            let (inputs, mask) = self
+                .inputs(&chosen.iter().map(|&index| texts[index].as_slice()).collect::<Vec<_>>());
             read(&session.run(&inputs)?, &mask)
         };
-        on_workers((self.workers, || Ok(self.graph.clone().session())), batches(&lengths, limit), work, |_, _| {})
+        on_workers(
+            (self.workers, || Ok(self.graph.clone().session())),
+            batches(&lengths, limit),
+            work,
+            |_, _| {},
+        )
     }
 
-    /// What `read` makes of the outputs for each batch of images, which `load` gives by index: a result for each.
+    /// What `read` makes of the outputs for each batch of images, which `load` gives by index: a
+    /// result for each.
     ///
     /// # Errors
     /// If the model reads texts, an image cannot be loaded, or the engine fails.
@@ -173,7 +203,9 @@ impl LoadedEncoder {
         load: impl Fn(usize) -> Result<I> + Sync,
         read: impl Fn(&Values) -> Result<Vec<T>> + Sync,
     ) -> Result<Vec<T>> {
-        let Reads::Images(input) = &self.reads else { return Err(self.reads_other("texts, not images")) };
+        let Reads::Images(input) = &self.reads else {
+            return Err(self.reads_other("texts, not images"));
+        };
         let work = |session: &mut Box<dyn Session>, chosen: &[usize]| {
             let pixels = input.pixel_values(chosen, &load)?;
             read(&session.run(&[(PIXEL_VALUES, pixels)].into_iter().collect())?)
@@ -186,26 +218,36 @@ impl LoadedEncoder {
         Cause::InFolder(format!("{}: the model reads {what}", self.source)).into()
     }
 
-    /// What the model makes of each text: the mean of its states over the tokens, or its logits likewise.
+    /// What the model makes of each text: the mean of its states over the tokens, or its logits
+    /// likewise.
     ///
     /// # Errors
     /// If a text has a token that the model does not know, or the engine fails.
     pub fn vectors(&self, texts: &[impl AsRef<str>]) -> Result<Vec<Vec<f32>>> {
         let name = self.outputs.first().map_or("", String::as_str);
         self.run(texts, BatchLimit::tokens(BATCH_TOKENS), |outputs, mask| {
-            let single = |row: ArrayView1<'_, f64>| row.iter().map(|number| *number as f32).collect();
+            let single =
+                |row: ArrayView1<'_, f64>| row.iter().map(|number| *number as f32).collect();
             Ok(self.mean(outputs, name, mask)?.outer_iter().map(single).collect())
         })
     }
 
-    /// The mean of an output over the tokens that `mask` shows, `[batch, width]`; of one without an axis of tokens the output itself.
-    pub(crate) fn mean(&self, outputs: &Values, name: &str, mask: &Array2<i64>) -> Result<Array2<f64>> {
-        token_means(self.output(outputs, name)?, &mask.mapv(|shown| shown as f64)).map_err(|error| self.failed(error))
+    /// The mean of an output over the tokens that `mask` shows, `[batch, width]`; of one without an
+    /// axis of tokens the output itself.
+    pub(crate) fn mean(
+        &self,
+        outputs: &Values,
+        name: &str,
+        mask: &Array2<i64>,
+    ) -> Result<Array2<f64>> {
+        token_means(self.output(outputs, name)?, &mask.mapv(|shown| shown as f64))
+            .map_err(|error| self.failed(error))
     }
 
     /// An output in double precision, so that sums add no rounding.
     pub(crate) fn output(&self, outputs: &Values, name: &str) -> Result<ArrayD<f64>> {
-        let found = outputs.get(name).ok_or_else(|| self.failed(format_args!("no output {name}")))?;
+        let found =
+            outputs.get(name).ok_or_else(|| self.failed(format_args!("no output {name}")))?;
         Ok(found.to_f64()?)
     }
 
@@ -215,10 +257,14 @@ impl LoadedEncoder {
 
     /// A text without words is what stands around every text.
     fn tokens(&self, text: &str) -> Result<Vec<i64>> {
-        let Reads::Texts(encoder) = &self.reads else { return Err(self.reads_other("images, not texts")) };
+        let Reads::Texts(encoder) = &self.reads else {
+            return Err(self.reads_other("images, not texts"));
+        };
         match encoder.encode(text)? {
             EncodedSource::Tokens { ids, .. } => Ok(ids),
-            EncodedSource::Empty if encoder.around().is_empty() => Err(Error::input("the text is empty; expected a sentence")),
+            EncodedSource::Empty if encoder.around().is_empty() => {
+                Err(Error::input("the text is empty; expected a sentence"))
+            }
             EncodedSource::Empty => Ok(encoder.around().to_vec()),
         }
     }
@@ -226,13 +272,17 @@ impl LoadedEncoder {
     /// The graph's inputs, and the mask among them.
     fn inputs(&self, texts: &[&[i64]]) -> (Values, Array2<i64>) {
         let shape = (texts.len(), texts.iter().map(|ids| ids.len()).max().unwrap_or(0));
-        let (mut ids, mut mask) = (Array2::from_elem(shape, self.config.pad_token as i64), Array2::zeros(shape));
+        let (mut ids, mut mask) =
+            (Array2::from_elem(shape, self.config.pad_token as i64), Array2::zeros(shape));
         for (row, text) in texts.iter().enumerate() {
             for (column, &id) in text.iter().enumerate() {
                 (ids[[row, column]], mask[[row, column]]) = (id, 1);
             }
         }
-        let mut values: Values = [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.clone().into_dyn())].into_iter().collect();
+        let mut values: Values =
+            [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.clone().into_dyn())]
+                .into_iter()
+                .collect();
         if self.inputs.iter().any(|name| name == TOKEN_TYPE_IDS) {
             values.insert(TOKEN_TYPE_IDS, ArrayD::<i64>::zeros(vec![shape.0, shape.1]));
         }
@@ -252,22 +302,30 @@ fn open(source: &ModelSource, folder: &Path, options: &LoadOptions, part: Part) 
 }
 
 fn has_decoder(folder: &Path) -> Error {
-    let message =
-        format!("{}: a model with a decoder; expected an encoder alone, as `cognate export --part encoder` writes it", folder.display());
+    let message = format!(
+        "{}: a model with a decoder; expected an encoder alone, as `cognate export --part encoder` writes it",
+        folder.display()
+    );
     Cause::InFolder(message).into()
 }
 
-/// The means of `states: [batch, src, width]` over the tokens that `mask: [batch, src]` shows; `[batch, width]` is returned unchanged.
+/// The means of `states: [batch, src, width]` over the tokens that `mask: [batch, src]` shows;
+/// `[batch, width]` is returned unchanged.
 ///
 /// # Errors
 /// If the states have another number of axes.
-pub fn token_means(states: ArrayD<f64>, mask: &Array2<f64>) -> std::result::Result<Array2<f64>, ShapeError> {
+pub fn token_means(
+    states: ArrayD<f64>,
+    mask: &Array2<f64>,
+) -> std::result::Result<Array2<f64>, ShapeError> {
     if states.ndim() == 2 {
         return states.into_dimensionality();
     }
     let states = states.into_dimensionality::<Ix3>()?;
     let mut means = Array2::zeros((states.shape()[0], states.shape()[2]));
-    for (mut mean, (states, mask)) in means.outer_iter_mut().zip(states.outer_iter().zip(mask.outer_iter())) {
+    for (mut mean, (states, mask)) in
+        means.outer_iter_mut().zip(states.outer_iter().zip(mask.outer_iter()))
+    {
         mean.assign(&(mask.dot(&states) / mask.sum().max(1.0)));
     }
     Ok(means)

@@ -41,7 +41,9 @@ pub(crate) enum Cause {
          tokenizer and model do not belong together; take all files from one checkpoint"
     )]
     Rows { folder: String, rows: usize, files: String, required: usize, piece: String, id: i64 },
-    #[error("token {piece:?} has the id {id}, but vocab_size in config.json is {vocab}; remove it from the text")]
+    #[error(
+        "token {piece:?} has the id {id}, but vocab_size in config.json is {vocab}; remove it from the text"
+    )]
     Unknown { piece: String, id: i64, vocab: usize },
 
     #[error(transparent)]
@@ -89,7 +91,9 @@ impl Error {
         match &self.0 {
             Cause::Text(_) => ErrorKind::Text,
             Cause::Rows { .. } | Cause::Unknown { .. } => ErrorKind::Mismatch,
-            Cause::Folder(_) | Cause::Model(_) | Cause::Export(_) | Cause::InFolder(_) => ErrorKind::Folder,
+            Cause::Folder(_) | Cause::Model(_) | Cause::Export(_) | Cause::InFolder(_) => {
+                ErrorKind::Folder
+            }
             Cause::Option { .. } => ErrorKind::Options,
             Cause::Input(_) | Cause::Audio(_) | Cause::Image(_) => ErrorKind::Input,
             Cause::At { error, .. } => error.kind(),
@@ -100,7 +104,8 @@ impl Error {
         }
     }
 
-    /// The name of the invalid option, a field of [`crate::DecodingOptions`] or [`crate::LoadOptions`], and the message.
+    /// The name of the invalid option, a field of [`crate::DecodingOptions`] or
+    /// [`crate::LoadOptions`], and the message.
     pub fn option(&self) -> Option<(&'static str, &str)> {
         match &self.0 {
             Cause::Option { option, message } => Some((option, message)),

@@ -8,8 +8,8 @@ use crate::{Error, Notice};
 use cognate_folder::ModelSource;
 use std::path::Path;
 
-/// A model that continues texts: a decoder alone, such as GPT-2 (Radford et al. 2019). It can be shared between threads; clones share the
-/// model.
+/// A model that continues texts: a decoder alone, such as GPT-2 (Radford et al. 2019). It can be
+/// shared between threads; clones share the model.
 ///
 /// ```no_run
 /// # fn main() -> cognate_pipeline::Result<()> {
@@ -40,7 +40,8 @@ impl Generator {
     /// If the model has an encoder, an option contradicts it, or no engine can run it.
     pub fn load(source: ModelSource, options: &TranslatorOptions) -> Result<Self> {
         let TranslatorOptions { load, decoding, batch_tokens, batch_size } = options;
-        let adjust = |settings, config: &_, tokenizer: &_| decoding.apply(settings, config, tokenizer);
+        let adjust =
+            |settings, config: &_, tokenizer: &_| decoding.apply(settings, config, tokenizer);
         let model = LoadedModel::open(source, load, decoding.attentions(), adjust)?.continuing()?;
         Ok(Self { lines: Translator::new(model, decoding, [*batch_tokens, *batch_size])? })
     }
@@ -55,32 +56,37 @@ impl Generator {
         self.lines.notices()
     }
 
-    /// Continues prompts in batches of similar length on several workers; for each the best text first, without the prompt. An empty
-    /// prompt is the beginning of a text. The texts do not depend on the number of workers.
+    /// Continues prompts in batches of similar length on several workers; for each the best text
+    /// first, without the prompt. An empty prompt is the beginning of a text. The texts do not
+    /// depend on the number of workers.
     ///
     /// # Errors
-    /// If a prompt cannot be encoded or is too long, or the engine fails; the error names the first such prompt, counted from 1.
+    /// If a prompt cannot be encoded or is too long, or the engine fails; the error names the first
+    /// such prompt, counted from 1.
     pub fn generate(&self, prompts: &[impl AsRef<str>]) -> Result<Vec<Vec<TranslatedText>>> {
         Ok(self.lines.translate(prompts)?.into_iter().map(|found| found.hypotheses).collect())
     }
 
-    /// Continues one prompt and calls `write` with each part of the text as soon as it is final. `number` counts prompts from 1 and is
-    /// part of the random seed. Returns the text.
+    /// Continues one prompt and calls `write` with each part of the text as soon as it is final.
+    /// `number` counts prompts from 1 and is part of the random seed. Returns the text.
     ///
     /// # Errors
-    /// With beam search, if the prompt cannot be encoded or is too long, the engine fails, or `write` does.
+    /// With beam search, if the prompt cannot be encoded or is too long, the engine fails, or
+    /// `write` does.
     pub fn stream<E: From<Error>>(
         &self,
         prompt: &str,
         number: u64,
         write: &mut dyn FnMut(&str) -> Result<(), E>,
     ) -> Result<Option<TranslatedText>, E> {
-        let found = self.lines.stream(&Line { text: prompt.into(), prefix: None }, number, write)?;
+        let found =
+            self.lines.stream(&Line { text: prompt.into(), prefix: None }, number, write)?;
         Ok(found.hypotheses.into_iter().next())
     }
 }
 
-/// Lines of prompts, batched and decoded as sentences are: a prompt stands for a sentence, the text after it for its translation.
+/// Lines of prompts, batched and decoded as sentences are: a prompt stands for a sentence, the text
+/// after it for its translation.
 impl AsRef<Translator> for Generator {
     fn as_ref(&self) -> &Translator {
         &self.lines

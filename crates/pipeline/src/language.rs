@@ -1,7 +1,8 @@
 //! The languages of a multilingual model.
 //!
-//! The source language changes the special tokens around a sentence. The target language is the forced first token (mBART-50,
-//! M2M100, NLLB), the start token (mBART-25, PLBart), or the first token of the sentence (Marian).
+//! The source language changes the special tokens around a sentence. The target language is the
+//! forced first token (mBART-50, M2M100, NLLB), the start token (mBART-25, PLBart), or the first
+//! token of the sentence (Marian).
 
 use cognate_generate::Settings;
 use cognate_model::Config;
@@ -27,17 +28,24 @@ impl Languages {
     /// The tokenizer with these languages.
     ///
     /// # Errors
-    /// If the tokenizer does not have the languages, or the model has no embedding for the target's token.
+    /// If the tokenizer does not have the languages, or the model has no embedding for the target's
+    /// token.
     pub fn choose(&self, tokenizer: Tokenizer, config: &Config) -> Result<Tokenizer> {
         let wrong = |option| move |error: cognate_text::Error| Error::wrong_option(option, error);
-        let tokenizer = tokenizer.with_languages(self.source_language.as_deref(), None).map_err(wrong("source_language"))?;
-        let tokenizer = tokenizer.with_languages(None, self.target_language.as_deref()).map_err(wrong("target_language"))?;
-        if let Some(TargetLanguage::Forced(id) | TargetLanguage::Start(id)) = tokenizer.target_language()
+        let tokenizer = tokenizer
+            .with_languages(self.source_language.as_deref(), None)
+            .map_err(wrong("source_language"))?;
+        let tokenizer = tokenizer
+            .with_languages(None, self.target_language.as_deref())
+            .map_err(wrong("target_language"))?;
+        if let Some(TargetLanguage::Forced(id) | TargetLanguage::Start(id)) =
+            tokenizer.target_language()
             && usize::try_from(id).is_ok_and(|id| id >= config.vocab)
         {
             let (code, vocab) = (self.target_language.as_deref().unwrap_or_default(), config.vocab);
-            let message =
-                format!("{code} is token {id}, but vocab_size in config.json is {vocab}: tokenizer and model do not belong together");
+            let message = format!(
+                "{code} is token {id}, but vocab_size in config.json is {vocab}: tokenizer and model do not belong together"
+            );
             return Err(Error::wrong_option("target_language", message));
         }
         Ok(tokenizer)
@@ -57,7 +65,8 @@ pub enum TargetNaming {
         field: &'static str,
         /// The model's languages.
         codes: Vec<String>,
-        /// Whether the model can translate without it: many checkpoints of PLBart have one target language.
+        /// Whether the model can translate without it: many checkpoints of PLBart have one target
+        /// language.
         is_optional: bool,
     },
 }
@@ -69,18 +78,30 @@ impl TargetNaming {
     /// If the tokenizer has no token for one of its languages.
     pub fn of(config_json: &str, tokenizer: &Tokenizer, settings: &Settings) -> Result<Self> {
         let codes = tokenizer.languages();
-        let Some(first) = codes.first().filter(|_| !tokenizer.has_target_language()) else { return Ok(Self::Settled) };
-        let (field, is_named) = match tokenizer.clone().with_languages(None, Some(first))?.target_language() {
-            None => return Ok(Self::InSentences(codes)),
-            Some(TargetLanguage::Forced(_)) => ("forced_bos_token_id", settings.forced_bos_token.is_some()),
-            Some(TargetLanguage::Start(_)) => {
-                ("decoder_start_token_id", tokenizer.piece(settings.start_token).is_some_and(|piece| is_code(&piece, &codes)))
-            }
+        let Some(first) = codes.first().filter(|_| !tokenizer.has_target_language()) else {
+            return Ok(Self::Settled);
         };
+        let (field, is_named) =
+            match tokenizer.clone().with_languages(None, Some(first))?.target_language() {
+                None => return Ok(Self::InSentences(codes)),
+                Some(TargetLanguage::Forced(_)) => {
+                    ("forced_bos_token_id", settings.forced_bos_token.is_some())
+                }
+                Some(TargetLanguage::Start(_)) => (
+                    "decoder_start_token_id",
+                    tokenizer
+                        .piece(settings.start_token)
+                        .is_some_and(|piece| is_code(&piece, &codes)),
+                ),
+            };
         if is_named {
             return Ok(Self::Settled);
         }
-        Ok(Self::Missing { field, codes, is_optional: model_type(config_json).as_deref() == Some("plbart") })
+        Ok(Self::Missing {
+            field,
+            codes,
+            is_optional: model_type(config_json).as_deref() == Some("plbart"),
+        })
     }
 }
 

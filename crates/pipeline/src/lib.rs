@@ -1,11 +1,14 @@
 //! Translating, scoring and observing text with a model's folder.
 //!
-//! [`Translator`] encodes sentences, groups them into batches and decodes them on several workers; [`Scorer`] computes the
-//! probabilities of translations; [`Observer`] computes attention weights and explanations. All load a model as [`LoadedModel`].
-//! [`Generator`] continues texts by a decoder alone. [`Embedder`] and [`Classifier`] read texts, [`Classifier`] also images, by an encoder alone. [`Transcriber`] writes the text of
-//! speech, [`ImageReader`] that of images. [`TranslationQueue`] translates sentences of many callers together.
+//! [`Translator`] encodes sentences, groups them into batches and decodes them on several workers;
+//! [`Scorer`] computes the probabilities of translations; [`Observer`] computes attention weights
+//! and explanations. All load a model as [`LoadedModel`]. [`Generator`] continues texts by a
+//! decoder alone. [`Embedder`] and [`Classifier`] read texts, [`Classifier`] also images, by an
+//! encoder alone. [`Transcriber`] writes the text of speech, [`ImageReader`] that of images.
+//! [`TranslationQueue`] translates sentences of many callers together.
 //!
-//! This crate is independent of the command line and prints nothing: messages are returned as [`Notice`]s and [`Warning`]s.
+//! This crate is independent of the command line and prints nothing: messages are returned as
+//! [`Notice`]s and [`Warning`]s.
 
 mod batches;
 mod classify;
@@ -48,8 +51,8 @@ pub use score::{Pair, ScoredPair, Scorer};
 pub use shortlist::{ShortlistBuilder, ShortlistOptions};
 pub use source::{EncodedSource, SourceEncoder};
 pub use speech::{
-    SILERO_FILES, Segment, Semantics, Task, Transcriber, TranscriberOptions, TranscriptFormat, Transcription, TranscriptionEvent,
-    TranscriptionOptions, Word,
+    SILERO_FILES, Segment, Semantics, Task, Transcriber, TranscriberOptions, TranscriptFormat,
+    Transcription, TranscriptionEvent, TranscriptionOptions, Word,
 };
 pub use tokenizer::{check_tokenizer, open_tokenizer, open_tokenizer_if_readable};
 pub use translation::{Line, TranslatedText, Translation, Warning};

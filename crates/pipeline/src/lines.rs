@@ -1,8 +1,9 @@
-//! Translation of lines by threads: one reads and encodes lines ([`reading`]), several translate ([`workers`]), and the caller's thread
-//! orders the translations.
+//! Translation of lines by threads: one reads and encodes lines ([`reading`]), several translate
+//! ([`workers`]), and the caller's thread orders the translations.
 //!
-//! The number of windows of lines in flight is bounded: a new one is read when the oldest is returned, so that memory does not grow
-//! with the input. Batches, and so translations, depend only on the text, not on the number of workers.
+//! The number of windows of lines in flight is bounded: a new one is read when the oldest is
+//! returned, so that memory does not grow with the input. Batches, and so translations, depend only
+//! on the text, not on the number of workers.
 
 mod message;
 mod reading;
@@ -56,11 +57,12 @@ pub enum LineEvent {
 }
 
 impl Translator {
-    /// Translates lines as they are read, window by window, and calls `handle` with translations in the order of the lines. Memory does
-    /// not grow with the input.
+    /// Translates lines as they are read, window by window, and calls `handle` with translations in
+    /// the order of the lines. Memory does not grow with the input.
     ///
     /// # Errors
-    /// The first error in the order of lines, of the input, the translation or `handle`; earlier lines were passed to `handle`.
+    /// The first error in the order of lines, of the input, the translation or `handle`; earlier
+    /// lines were passed to `handle`.
     pub fn translate_lines<E: From<Error> + Send + 'static>(
         &self,
         input: impl Iterator<Item = Result<Line, E>> + Send + 'static,
@@ -97,7 +99,8 @@ fn run<E: From<Error> + Send + 'static>(
     let (sender, messages) = mpsc::channel();
     let (permit, permits) = mpsc::channel();
     // One window to return, one to read, and some for the workers.
-    let n_ahead = 2 + n_workers.min((n_workers * LINES_OF_A_WORKER).div_ceil(options.window.max(1)));
+    let n_ahead =
+        2 + n_workers.min((n_workers * LINES_OF_A_WORKER).div_ceil(options.window.max(1)));
     (0..n_ahead).for_each(|_| permit.send(()).expect("the receiver is here"));
     reading::start(input, translator.clone(), options, permits, sender.clone())?;
     let mut workers = Workers::new(translator.clone(), n_workers, sender);
@@ -118,7 +121,8 @@ fn run<E: From<Error> + Send + 'static>(
             }
             Message::Done(done) => {
                 let number = done.window;
-                let tokens = done.translations.iter().map(|(_, translation)| translation.n_tokens()).sum();
+                let tokens =
+                    done.translations.iter().map(|(_, translation)| translation.n_tokens()).sum();
                 handle(LineEvent::Progress { sentences: done.n_lines, tokens, bytes: done.bytes })?;
                 if done.failure.is_some() {
                     // Earlier lines can fail too, and have precedence.
@@ -137,7 +141,10 @@ fn run<E: From<Error> + Send + 'static>(
             for (translation, sentence) in window.translations.iter_mut().zip(&window.sentences) {
                 translator.replace_unknowns(translation, sentence)?;
             }
-            handle(LineEvent::Translated { first: window.first, translations: window.translations })?;
+            handle(LineEvent::Translated {
+                first: window.first,
+                translations: window.translations,
+            })?;
             match window.failure {
                 Some((_, error)) => return Err(error),
                 None if window.is_last => return Ok(()),
@@ -166,7 +173,8 @@ impl<E: From<Error>> Open<E> {
         if let Some((place, error)) = done.failure
             && self.failure.as_ref().is_none_or(|(first, _)| place < *first)
         {
-            self.failure = Some((place, error.at(format_args!("{unit} {}", self.first + place)).into()));
+            self.failure =
+                Some((place, error.at(format_args!("{unit} {}", self.first + place)).into()));
         }
     }
 }

@@ -6,8 +6,13 @@ use crate::notice::{Notice, listed};
 use crate::options::LoadOptions;
 use crate::shortlist::read_shortlist;
 use crate::tokenizer::open_tokenizer;
-use cognate_folder::{Configuration, ExportedGraphs, Manifest, ModelSource, f32_programs, find_graphs, search_graph};
-use cognate_generate::{Decoder, FixedSizes, SearchDecoder, Settings, Shortlist, ShortlistDecoder, check_search, decoder};
+use cognate_folder::{
+    Configuration, ExportedGraphs, Manifest, ModelSource, f32_programs, find_graphs, search_graph,
+};
+use cognate_generate::{
+    Decoder, FixedSizes, SearchDecoder, Settings, Shortlist, ShortlistDecoder, check_search,
+    decoder,
+};
 use cognate_model::{Attentions, Config, Front, Layout, Model, Parts};
 use cognate_runtime::{Device, Engine, Loaded, Options, Runtime, Session};
 use cognate_text::Tokenizer;
@@ -65,23 +70,37 @@ impl LoadedModel {
     /// `adjust` changes the settings of the model's files, given its configuration and tokenizer.
     ///
     /// # Errors
-    /// If a file is missing or invalid, an option contradicts the model, or the engine cannot run it.
+    /// If a file is missing or invalid, an option contradicts the model, or the engine cannot run
+    /// it.
     pub fn open(
         source: ModelSource,
         options: &LoadOptions,
         attentions: Attentions,
         adjust: impl FnOnce(Settings, &Config, &Tokenizer) -> Result<Settings>,
     ) -> Result<Self> {
-        Self::load(source, options, attentions, |source, notices| files(source, options, adjust, notices))
+        Self::load(source, options, attentions, |source, notices| {
+            files(source, options, adjust, notices)
+        })
     }
 
     /// Loads a speech model, whose prompts are chosen later.
-    pub(crate) fn open_speech(source: ModelSource, options: &LoadOptions, attentions: Attentions) -> Result<Self> {
+    pub(crate) fn open_speech(
+        source: ModelSource,
+        options: &LoadOptions,
+        attentions: Attentions,
+    ) -> Result<Self> {
         Self::load(source, options, attentions, |source, _| {
-            let (folder, Configuration { config_json, config, generation_json }) = configuration(source)?;
+            let (folder, Configuration { config_json, config, generation_json }) =
+                configuration(source)?;
             let given = settings(folder, &config_json, generation_json.as_deref(), &config)?;
             let tokenizer = open_tokenizer(folder, &config)?;
-            Ok(Files { config, settings: given.clone(), given, tokenizer, target_naming: TargetNaming::Settled })
+            Ok(Files {
+                config,
+                settings: given.clone(),
+                given,
+                tokenizer,
+                target_naming: TargetNaming::Settled,
+            })
         })
     }
 
@@ -93,16 +112,27 @@ impl LoadedModel {
     ) -> Result<Self> {
         options.check()?;
         // The reference evaluator reads the checkpoint of an export in place.
-        let source = if options.engine == Engine::Reference { source.into_checkpoint() } else { source };
+        let source =
+            if options.engine == Engine::Reference { source.into_checkpoint() } else { source };
         let mut notices = Vec::new();
         let files = files(&source, &mut notices)?;
         let runtime = options.engine.open(options.device)?;
-        if runtime.engine() != Engine::Ort && options.threads.is_some_and(|threads| threads.get() > 1) {
+        if runtime.engine() != Engine::Ort
+            && options.threads.is_some_and(|threads| threads.get() > 1)
+        {
             notices.push(Notice::OneThread { engine: runtime.name() });
         }
         let (device, threads, workers) = (options.device, options.n_threads(), options.n_workers());
-        let (huge_pages, without_outputs) = (options.huge_pages, unread(attentions, files.config.front));
-        let load = Options { device, threads, workers: Some(workers), plain: false, huge_pages, without_outputs };
+        let (huge_pages, without_outputs) =
+            (options.huge_pages, unread(attentions, files.config.front));
+        let load = Options {
+            device,
+            threads,
+            workers: Some(workers),
+            plain: false,
+            huge_pages,
+            without_outputs,
+        };
         let (layout, graphs) = match &source {
             ModelSource::Exported(folder) => {
                 notices.extend(saturation(folder, runtime.engine())?);
@@ -110,12 +140,21 @@ impl LoadedModel {
             }
             ModelSource::File(file) if source.search_graph().is_some() => {
                 let ExportedGraphs { layout, files } = search_graph(file, runtime.engine())?;
-                (layout, files.iter().map(|file| runtime.read_file(file, &load)).collect::<Result<_, _>>()?)
+                (
+                    layout,
+                    files
+                        .iter()
+                        .map(|file| runtime.read_file(file, &load))
+                        .collect::<Result<_, _>>()?,
+                )
             }
             ModelSource::Checkpoint(_) | ModelSource::Preset(_) | ModelSource::File(_) => {
                 let (model, unused) = source.open(0, options.ignore_unused)?;
                 if !unused.is_empty() {
-                    notices.push(Notice::UnusedTensors { folder: source.folder()?.into(), names: unused });
+                    notices.push(Notice::UnusedTensors {
+                        folder: source.folder()?.into(),
+                        names: unused,
+                    });
                 }
                 model_graphs(&model, attentions, runtime.as_ref(), &load)?
             }
@@ -129,9 +168,27 @@ impl LoadedModel {
             check_search(&given, &settings, sizes)?;
         }
         let engine = String::new();
-        let shortlist = options.shortlist.as_deref().map(|path| shortlist(path, &config, &tokenizer, layout)).transpose()?.map(Arc::new);
-        let mut model =
-            Self { source, config, given, settings, tokenizer, target_naming, layout, sizes, graphs, engine, workers, shortlist, notices };
+        let shortlist = options
+            .shortlist
+            .as_deref()
+            .map(|path| shortlist(path, &config, &tokenizer, layout))
+            .transpose()?
+            .map(Arc::new);
+        let mut model = Self {
+            source,
+            config,
+            given,
+            settings,
+            tokenizer,
+            target_naming,
+            layout,
+            sizes,
+            graphs,
+            engine,
+            workers,
+            shortlist,
+            notices,
+        };
         model.engine = model.decoder()?.engine().into();
         Ok(model)
     }
@@ -140,7 +197,11 @@ impl LoadedModel {
     ///
     /// # Errors
     /// If the engine cannot run it.
-    pub fn in_memory(parts: InMemory<'_>, runtime: &dyn Runtime, options: &Options) -> Result<Self> {
+    pub fn in_memory(
+        parts: InMemory<'_>,
+        runtime: &dyn Runtime,
+        options: &Options,
+    ) -> Result<Self> {
         let InMemory { model, source, tokenizer, settings } = parts;
         let (layout, graphs) = model_graphs(model, Attentions::Omit, runtime, options)?;
         let mut loaded = Self {
@@ -162,15 +223,24 @@ impl LoadedModel {
         Ok(loaded)
     }
 
-    /// The same model with other languages, if they are set, and with other settings: those of its files, changed by `adjust`.
+    /// The same model with other languages, if they are set, and with other settings: those of its
+    /// files, changed by `adjust`.
     ///
     /// # Errors
     /// If an option contradicts the model.
-    pub fn with(&self, languages: &Languages, adjust: impl FnOnce(Settings, &Config, &Tokenizer) -> Result<Settings>) -> Result<Self> {
+    pub fn with(
+        &self,
+        languages: &Languages,
+        adjust: impl FnOnce(Settings, &Config, &Tokenizer) -> Result<Settings>,
+    ) -> Result<Self> {
         let tokenizer = languages.choose(self.tokenizer.clone(), &self.config)?;
         let mut settings = adjust(self.given.clone(), &self.config, &tokenizer)?;
         decode_into(&tokenizer, &mut settings);
-        let target_naming = if tokenizer.has_target_language() { TargetNaming::Settled } else { self.target_naming.clone() };
+        let target_naming = if tokenizer.has_target_language() {
+            TargetNaming::Settled
+        } else {
+            self.target_naming.clone()
+        };
         Ok(Self { settings, tokenizer, target_naming, ..self.clone() })
     }
 
@@ -229,7 +299,9 @@ impl LoadedModel {
     /// If it does not.
     pub(crate) fn translating(self) -> Result<Self> {
         let message = match (self.config.parts, self.config.front) {
-            (Parts::Decoder, _) => "a decoder alone, which does not translate; `cognate generate` continues texts by it",
+            (Parts::Decoder, _) => {
+                "a decoder alone, which does not translate; `cognate generate` continues texts by it"
+            }
             (_, Front::Tokens) => return Ok(self),
             _ => "the model reads images, as `cognate read` does; expected a model of text",
         };
@@ -245,7 +317,10 @@ impl LoadedModel {
             return Ok(self);
         }
         let advice = "`cognate translate` and `cognate read` run it";
-        let message = format!("{}: an encoder and a decoder, which do not continue texts; {advice}", self.source);
+        let message = format!(
+            "{}: an encoder and a decoder, which do not continue texts; {advice}",
+            self.source
+        );
         Err(Cause::InFolder(message).into())
     }
 
@@ -261,12 +336,17 @@ impl LoadedModel {
     pub fn decoder(&self) -> Result<Box<dyn Decoder>> {
         let decoder = match (self.sizes, self.sessions()) {
             (Some(_), mut sessions) if sessions.len() == 1 => {
-                return Ok(Box::new(SearchDecoder::new(sessions.remove(0), self.settings.pad_token)?.with_sizes(self.sizes)));
+                return Ok(Box::new(
+                    SearchDecoder::new(sessions.remove(0), self.settings.pad_token)?
+                        .with_sizes(self.sizes),
+                ));
             }
             (_, sessions) => decoder(self.layout, sessions, &self.config, self.settings.pad_token)?,
         };
         Ok(match &self.shortlist {
-            Some(shortlist) => Box::new(ShortlistDecoder::new(decoder, shortlist.clone(), &self.settings)),
+            Some(shortlist) => {
+                Box::new(ShortlistDecoder::new(decoder, shortlist.clone(), &self.settings))
+            }
             None => decoder,
         })
     }
@@ -283,7 +363,12 @@ impl LoadedModel {
         self.check_length("source", ids.len())?;
         let vocab = self.config.source_vocab;
         if let Some(&id) = ids.iter().find(|&&id| usize::try_from(id).is_ok_and(|id| id >= vocab)) {
-            return Err(Cause::Unknown { piece: self.tokenizer.piece(id).unwrap_or_default(), id, vocab }.into());
+            return Err(Cause::Unknown {
+                piece: self.tokenizer.piece(id).unwrap_or_default(),
+                id,
+                vocab,
+            }
+            .into());
         }
         Ok(ids)
     }
@@ -298,7 +383,8 @@ impl LoadedModel {
 
     /// The tokens of a translation after a prefix, without its end token.
     pub(crate) fn target_ids_after(&self, prefix: &[i64], text: &str) -> Result<Vec<i64>> {
-        let ids: Vec<_> = prefix.iter().copied().chain(self.tokenizer.encode_target(text)?).collect();
+        let ids: Vec<_> =
+            prefix.iter().copied().chain(self.tokenizer.encode_target(text)?).collect();
         // The start token has a position, the end token does not.
         self.check_length("translation", ids.len() + 1)?;
         Ok(ids)
@@ -306,18 +392,26 @@ impl LoadedModel {
 
     fn check_length(&self, what: &str, n_tokens: usize) -> Result<()> {
         match self.config.max_positions {
-            Some(limit) if n_tokens > limit => {
-                Err(Error::input(format_args!("the {what} has {n_tokens} tokens; expected at most {limit}, the positions of the model")))
-            }
+            Some(limit) if n_tokens > limit => Err(Error::input(format_args!(
+                "the {what} has {n_tokens} tokens; expected at most {limit}, the positions of the model"
+            ))),
             _ => Ok(()),
         }
     }
 }
 
 /// The shortlist in a file.
-fn shortlist(path: &Path, config: &Config, tokenizer: &Tokenizer, layout: Layout) -> Result<Shortlist> {
+fn shortlist(
+    path: &Path,
+    config: &Config,
+    tokenizer: &Tokenizer,
+    layout: Layout,
+) -> Result<Shortlist> {
     if (config.parts, config.front) != (Parts::Both, Front::Tokens) {
-        return Err(Error::wrong_option("shortlist", "expected a model that translates text, with an encoder and a decoder"));
+        return Err(Error::wrong_option(
+            "shortlist",
+            "expected a model that translates text, with an encoder and a decoder",
+        ));
     }
     if layout == Layout::Generate {
         let message = "expected an export whose decoder returns logits, found generate.onnx, which searches by itself";
@@ -334,9 +428,15 @@ fn configuration(source: &ModelSource) -> Result<(&Path, Configuration)> {
 }
 
 /// The settings of decoding in a folder's files.
-fn settings(folder: &Path, config_json: &str, generation: Option<&str>, config: &Config) -> Result<Settings> {
+fn settings(
+    folder: &Path,
+    config_json: &str,
+    generation: Option<&str>,
+    config: &Config,
+) -> Result<Settings> {
     let settings = Settings::from_json(config_json, generation, config);
-    Ok(settings.map_err(|error| Cause::InFolder(format!("{}{MAIN_SEPARATOR}{error}", folder.display())))?)
+    Ok(settings
+        .map_err(|error| Cause::InFolder(format!("{}{MAIN_SEPARATOR}{error}", folder.display())))?)
 }
 
 fn files(
@@ -347,11 +447,17 @@ fn files(
 ) -> Result<Files> {
     let (folder, Configuration { config_json, config, generation_json }) = configuration(source)?;
     if let Front::Frames { .. } = config.front {
-        return Err(Cause::InFolder(format!("{}: a model of audio; `cognate transcribe` reads it", folder.display())).into());
+        return Err(Cause::InFolder(format!(
+            "{}: a model of audio; `cognate transcribe` reads it",
+            folder.display()
+        ))
+        .into());
     }
     if config.require_decoder().is_err() {
-        let message =
-            format!("{}: an encoder alone, which does not translate; `cognate embed` and `cognate classify` read it", folder.display());
+        let message = format!(
+            "{}: an encoder alone, which does not translate; `cognate embed` and `cognate classify` read it",
+            folder.display()
+        );
         return Err(Cause::InFolder(message).into());
     }
     let settings = settings(folder, &config_json, generation_json.as_deref(), &config)?;
@@ -374,7 +480,10 @@ impl TargetNaming {
     pub fn check(&self, folder: &Path) -> Result<Option<Notice>> {
         let Self::Missing { codes, is_optional, .. } = self else { return Ok(None) };
         if *is_optional {
-            return Ok(Some(Notice::NoTargetLanguage { folder: folder.into(), codes: codes.clone() }));
+            return Ok(Some(Notice::NoTargetLanguage {
+                folder: folder.into(),
+                codes: codes.clone(),
+            }));
         }
         let (place, n_languages, listed) = (folder.display(), codes.len(), listed(codes));
         let message = format!(
@@ -388,10 +497,16 @@ impl TargetNaming {
 /// The sizes of an export whose shapes are constants.
 fn fixed_sizes(folder: &Path) -> Result<Option<FixedSizes>> {
     let manifest = Manifest::read(folder)?;
-    Ok(manifest.and_then(|manifest| Some(FixedSizes { batch: manifest.max_batch?, length: manifest.max_length? })))
+    Ok(manifest.and_then(|manifest| {
+        Some(FixedSizes { batch: manifest.max_batch?, length: manifest.max_length? })
+    }))
 }
 
-pub(crate) fn exported_graphs(folder: &Path, runtime: &dyn Runtime, options: &Options) -> Result<Graphs> {
+pub(crate) fn exported_graphs(
+    folder: &Path,
+    runtime: &dyn Runtime,
+    options: &Options,
+) -> Result<Graphs> {
     if runtime.engine() == Engine::Reference {
         let message = format!(
             "{}: --engine reference evaluates the graphs of a checkpoint, and this is an export; \
@@ -401,25 +516,38 @@ pub(crate) fn exported_graphs(folder: &Path, runtime: &dyn Runtime, options: &Op
         return Err(Cause::InFolder(message).into());
     }
     let ExportedGraphs { layout, files } = find_graphs(folder, runtime.engine(), options.device)?;
-    Ok((layout, files.iter().map(|file| runtime.read_file(file, options)).collect::<Result<_, _>>()?))
+    Ok((
+        layout,
+        files.iter().map(|file| runtime.read_file(file, options)).collect::<Result<_, _>>()?,
+    ))
 }
 
-/// The beginnings of the names of outputs that an export may have and nobody reads. Any call can ask for cross-attention. The encoder's
-/// attention over audio has 1,500 x 1,500 weights a head.
+/// The beginnings of the names of outputs that an export may have and nobody reads. Any call can
+/// ask for cross-attention. The encoder's attention over audio has 1,500 x 1,500 weights a head.
 fn unread(attentions: Attentions, front: Front) -> &'static [&'static str] {
     match (attentions, front) {
-        (Attentions::Omit | Attentions::Cross, _) => &["encoder_attentions.", "decoder_attentions."],
+        (Attentions::Omit | Attentions::Cross, _) => {
+            &["encoder_attentions.", "decoder_attentions."]
+        }
         (Attentions::All, Front::Frames { .. }) => &["encoder_attentions."],
         (Attentions::All, _) => &[],
     }
 }
 
 /// The graphs of a model in memory.
-pub(crate) fn model_graphs(model: &Model, attentions: Attentions, runtime: &dyn Runtime, options: &Options) -> Result<Graphs> {
-    // Programs of kernels compute the layout with shared caches, which is the fastest on the processor; they return no weights of the
-    // decoder's self-attention, and do not have all its choices.
+pub(crate) fn model_graphs(
+    model: &Model,
+    attentions: Attentions,
+    runtime: &dyn Runtime,
+    options: &Options,
+) -> Result<Graphs> {
+    // Programs of kernels compute the layout with shared caches, which is the fastest on the
+    // processor; they return no weights of the decoder's self-attention, and do not have all its
+    // choices.
     let has_decoder = model.config().require_decoder().is_ok();
-    let has_form = attentions != Attentions::All && has_decoder && model.config().require_shared_caches().is_ok();
+    let has_form = attentions != Attentions::All
+        && has_decoder
+        && model.config().require_shared_caches().is_ok();
     if has_form && options.device == Device::Cpu && runtime.engine() != Engine::Reference {
         match runtime.read_graphs(&f32_programs(model, Layout::SharedCache, attentions)?, options) {
             // tract runs this layout only where programs compute it.
@@ -427,14 +555,20 @@ pub(crate) fn model_graphs(model: &Model, attentions: Attentions, runtime: &dyn 
             graphs => return Ok((Layout::SharedCache, graphs?)),
         }
     }
-    Ok((Layout::Cognate, runtime.read_graphs(&f32_programs(model, Layout::Cognate, attentions)?, options)?))
+    Ok((
+        Layout::Cognate,
+        runtime.read_graphs(&f32_programs(model, Layout::Cognate, attentions)?, options)?,
+    ))
 }
 
-/// Warns if ONNX Runtime accumulates 8-bit products in 16 bits, which saturate: its kernels for older x86 processors do.
+/// Warns if ONNX Runtime accumulates 8-bit products in 16 bits, which saturate: its kernels for
+/// older x86 processors do.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn saturation(folder: &Path, engine: Engine) -> Result<Option<Notice>> {
-    let has_vnni = std::is_x86_feature_detected!("avx512vnni") || std::is_x86_feature_detected!("avxvnni");
-    let saturates = engine == Engine::Ort && !has_vnni && Manifest::precision_of(folder)?.is_quantised();
+    let has_vnni =
+        std::is_x86_feature_detected!("avx512vnni") || std::is_x86_feature_detected!("avxvnni");
+    let saturates =
+        engine == Engine::Ort && !has_vnni && Manifest::precision_of(folder)?.is_quantised();
     Ok(saturates.then_some(Notice::NoVnni))
 }
 

@@ -46,7 +46,8 @@ pub enum Notice {
         /// The engine's name.
         engine: &'static str,
     },
-    /// The graphs of an export in place do not output attention weights, and its checkpoint is exported again.
+    /// The graphs of an export in place do not output attention weights, and its checkpoint is
+    /// exported again.
     ExportedAgain {
         /// The folder.
         folder: PathBuf,

@@ -22,18 +22,21 @@ pub struct LoadOptions {
     pub device: Device,
     /// The languages of a multilingual model.
     pub languages: Languages,
-    /// The number of batches that are translated in parallel; by default the number of cores, on a GPU 1. They share the weights.
+    /// The number of batches that are translated in parallel; by default the number of cores, on a
+    /// GPU 1. They share the weights.
     pub workers: Option<NonZeroUsize>,
-    /// The number of threads of ONNX Runtime for each worker; by default 1 if `workers` is not set, else ONNX Runtime's choice.
+    /// The number of threads of ONNX Runtime for each worker; by default 1 if `workers` is not set,
+    /// else ONNX Runtime's choice.
     pub threads: Option<NonZeroUsize>,
     /// Ignore unused tensors of a checkpoint instead of rejecting it.
     pub ignore_unused: bool,
     /// Load a multilingual model without a target language; it can then decode any.
     pub allow_missing_language: bool,
-    /// Move the weights into huge pages (Linux): faster, but it changes the memory mapping of the whole process.
+    /// Move the weights into huge pages (Linux): faster, but it changes the memory mapping of the
+    /// whole process.
     pub huge_pages: bool,
-    /// The file of a lexical shortlist: translations have only the tokens that it allows the sentences of their batch, and the output
-    /// layer is computed for these alone.
+    /// The file of a lexical shortlist: translations have only the tokens that it allows the
+    /// sentences of their batch, and the output layer is computed for these alone.
     pub shortlist: Option<PathBuf>,
 }
 
@@ -49,12 +52,15 @@ impl LoadOptions {
 
     /// The number of threads of each worker; the engine's own choice if `None`.
     pub(crate) fn n_threads(&self) -> Option<NonZeroUsize> {
-        self.threads.or((self.workers.is_none() && self.device == Device::Cpu).then_some(NonZeroUsize::MIN))
+        self.threads
+            .or((self.workers.is_none() && self.device == Device::Cpu).then_some(NonZeroUsize::MIN))
     }
 
     /// Checks that the options do not contradict each other.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.device == Device::Cuda && self.workers.is_some_and(|workers| workers > NonZeroUsize::MIN) {
+        if self.device == Device::Cuda
+            && self.workers.is_some_and(|workers| workers > NonZeroUsize::MIN)
+        {
             let message = "expected 1 on a GPU; increase batch_tokens to use the GPU fully";
             return Err(Error::wrong_option("workers", message));
         }
@@ -85,7 +91,8 @@ pub struct DecodingOptions {
     pub scores: bool,
     /// Compute the source position of each token.
     pub alignments: bool,
-    /// The exponent of the length by which beam search divides log-probabilities; values above 0 favour long translations.
+    /// The exponent of the length by which beam search divides log-probabilities; values above 0
+    /// favour long translations.
     pub length_penalty: Option<f32>,
     /// The stopping condition of beam search.
     #[serde(deserialize_with = "early_stopping")]
@@ -117,11 +124,13 @@ pub struct DecodingOptions {
     pub top_p: Option<f32>,
     /// Sample from tokens of at least this share of the highest probability, from 0 to 1.
     pub min_p: Option<f32>,
-    /// Sample from the tokens closest to the expected information with this total probability, above 0 and at most 1.
+    /// Sample from the tokens closest to the expected information with this total probability,
+    /// above 0 and at most 1.
     pub typical_p: Option<f32>,
     /// Sample from tokens of at least this probability; 0 for all.
     pub epsilon_cutoff: Option<f32>,
-    /// Sample from tokens above a probability that depends on the entropy (eta sampling); 0 for all.
+    /// Sample from tokens above a probability that depends on the entropy (eta sampling); 0 for
+    /// all.
     pub eta_cutoff: Option<f32>,
     /// The random seed of sampling.
     pub seed: Option<u64>,
@@ -134,7 +143,9 @@ fn early_stopping<'de, D: Deserializer<'de>>(value: D) -> Result<Option<EarlySto
         Value::Bool(false) => Ok(Some(EarlyStopping::Heuristic)),
         Value::Bool(true) => Ok(Some(EarlyStopping::Full)),
         Value::String(text) if text == "never" => Ok(Some(EarlyStopping::Never)),
-        other => Err(de::Error::custom(format_args!("expected true, false or \"never\", found {other}"))),
+        other => {
+            Err(de::Error::custom(format_args!("expected true, false or \"never\", found {other}")))
+        }
     }
 }
 
@@ -147,16 +158,21 @@ pub(crate) fn read_options<T: DeserializeOwned>(options: &Map<String, Value>) ->
     read(options.clone()).map_err(|error| {
         // The error of one option alone is about that one.
         let one = |(name, value): (&String, &Value)| {
-            let error = read(Map::from_iter([(name.clone(), value.clone())])).map(|_: T| ()).err()?;
+            let error =
+                read(Map::from_iter([(name.clone(), value.clone())])).map(|_: T| ()).err()?;
             let is_named = error.to_string().starts_with("unknown field");
             Some(if is_named { error.to_string() } else { format!("{name}: {error}") })
         };
-        Error::new(ErrorKind::Options, options.iter().find_map(one).unwrap_or_else(|| error.to_string()))
+        Error::new(
+            ErrorKind::Options,
+            options.iter().find_map(one).unwrap_or_else(|| error.to_string()),
+        )
     })
 }
 
 impl DecodingOptions {
-    /// Reads options by name: the fields' names, or transformers' (`num_beams`, `num_return_sequences`, `do_sample`).
+    /// Reads options by name: the fields' names, or transformers' (`num_beams`,
+    /// `num_return_sequences`, `do_sample`).
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -176,14 +192,25 @@ impl DecodingOptions {
     ///
     /// # Errors
     /// If they contradict each other or the model.
-    pub(crate) fn apply(&self, mut settings: Settings, config: &Config, tokenizer: &Tokenizer) -> Result<Settings> {
+    pub(crate) fn apply(
+        &self,
+        mut settings: Settings,
+        config: &Config,
+        tokenizer: &Tokenizer,
+    ) -> Result<Settings> {
         self.limit(&mut settings, config)?;
         if config.parts == Parts::Decoder {
             let has_prefix = self.target_prefix.as_ref().is_some_and(|prefix| !prefix.is_empty());
-            let of_translations =
-                [("alignments", self.alignments), ("replace_unknowns", self.replace_unknowns), ("target_prefix", has_prefix)];
+            let of_translations = [
+                ("alignments", self.alignments),
+                ("replace_unknowns", self.replace_unknowns),
+                ("target_prefix", has_prefix),
+            ];
             if let Some((option, _)) = of_translations.into_iter().find(|(_, is_set)| *is_set) {
-                return Err(Error::wrong_option(option, "a decoder alone has no source; leave it out"));
+                return Err(Error::wrong_option(
+                    option,
+                    "a decoder alone has no source; leave it out",
+                ));
             }
         }
         if self.sample {
@@ -208,16 +235,23 @@ impl DecodingOptions {
         if is_bounded && settings.num_return_sequences > settings.num_beams {
             let (n_best, beams) = (settings.num_return_sequences, settings.num_beams);
             let remedy = if self.sample { "do not set beams" } else { "set sample" };
-            let message = format!("expected at most {beams}, the number of beams, found {n_best}; set beams to {n_best}, or {remedy}");
+            let message = format!(
+                "expected at most {beams}, the number of beams, found {n_best}; set beams to {n_best}, or {remedy}"
+            );
             return Err(Error::wrong_option("n_best", message));
         }
         settings.length_penalty = self.length_penalty.unwrap_or(settings.length_penalty);
         settings.early_stopping = self.early_stopping.unwrap_or(settings.early_stopping);
-        settings.repetition_penalty = self.repetition_penalty.unwrap_or(settings.repetition_penalty);
-        settings.no_repeat_ngram_size = self.no_repeat_ngram_size.unwrap_or(settings.no_repeat_ngram_size);
+        settings.repetition_penalty =
+            self.repetition_penalty.unwrap_or(settings.repetition_penalty);
+        settings.no_repeat_ngram_size =
+            self.no_repeat_ngram_size.unwrap_or(settings.no_repeat_ngram_size);
         if let Some(fewest) = self.min_new_tokens {
             if fewest > settings.max_new_tokens {
-                let message = format!("expected at most {}, the maximum number of tokens, found {fewest}", settings.max_new_tokens);
+                let message = format!(
+                    "expected at most {}, the maximum number of tokens, found {fewest}",
+                    settings.max_new_tokens
+                );
                 return Err(Error::wrong_option("min_new_tokens", message));
             }
             (settings.min_new_tokens, settings.min_length) = (fewest, 0);
@@ -226,34 +260,59 @@ impl DecodingOptions {
             // The start token counts too.
             let limit = settings.max_length.min(settings.max_new_tokens.saturating_add(1));
             if fewest > limit {
-                let message = format!("expected at most {limit}, the maximum number of tokens, found {fewest}");
+                let message = format!(
+                    "expected at most {limit}, the maximum number of tokens, found {fewest}"
+                );
                 return Err(Error::wrong_option("min_length", message));
             }
             settings.min_length = fewest;
         }
-        settings.encoder_no_repeat_ngram_size = self.encoder_no_repeat_ngram_size.unwrap_or(settings.encoder_no_repeat_ngram_size);
+        settings.encoder_no_repeat_ngram_size =
+            self.encoder_no_repeat_ngram_size.unwrap_or(settings.encoder_no_repeat_ngram_size);
         for words in &self.bad_words {
-            let ids = tokenizer.encode_target(words).map_err(|error| Error::wrong_option("bad_words", error))?;
+            let ids = tokenizer
+                .encode_target(words)
+                .map_err(|error| Error::wrong_option("bad_words", error))?;
             if ids.is_empty() {
-                return Err(Error::wrong_option("bad_words", format_args!("{words:?} has no tokens; expected words")));
+                return Err(Error::wrong_option(
+                    "bad_words",
+                    format_args!("{words:?} has no tokens; expected words"),
+                ));
             }
             settings.bad_words.push(ids);
         }
-        if let Some(id) = self.suppress_tokens.iter().find(|id| usize::try_from(**id).map_or(true, |id| id >= config.vocab)) {
-            let message = format!("expected ids from 0 to {}, those of the model, found {id}", config.vocab - 1);
+        if let Some(id) = self
+            .suppress_tokens
+            .iter()
+            .find(|id| usize::try_from(**id).map_or(true, |id| id >= config.vocab))
+        {
+            let message = format!(
+                "expected ids from 0 to {}, those of the model, found {id}",
+                config.vocab - 1
+            );
             return Err(Error::wrong_option("suppress_tokens", message));
         }
-        let unknown = UNKNOWN.into_iter().find_map(|piece| tokenizer.target_id(piece)).filter(|_| self.disable_unk);
+        let unknown = UNKNOWN
+            .into_iter()
+            .find_map(|piece| tokenizer.target_id(piece))
+            .filter(|_| self.disable_unk);
         settings.suppressed_tokens.extend(self.suppress_tokens.iter().copied().chain(unknown));
         settings.scores = self.scores;
-        settings.alignment_layer = (self.alignments || self.replace_unknowns).then(|| alignment_layer(config));
+        settings.alignment_layer =
+            (self.alignments || self.replace_unknowns).then(|| alignment_layer(config));
         settings.check()?;
         Ok(settings)
     }
 
-    /// The settings of a translation to explain, without sampling; only beams and lengths are overridden.
-    pub(crate) fn apply_deterministic(&self, mut settings: Settings, config: &Config) -> Result<Settings> {
-        (settings.sampling, settings.num_return_sequences, settings.alignment_layer) = (None, 1, None);
+    /// The settings of a translation to explain, without sampling; only beams and lengths are
+    /// overridden.
+    pub(crate) fn apply_deterministic(
+        &self,
+        mut settings: Settings,
+        config: &Config,
+    ) -> Result<Settings> {
+        (settings.sampling, settings.num_return_sequences, settings.alignment_layer) =
+            (None, 1, None);
         self.limit(&mut settings, config)?;
         Ok(settings)
     }
@@ -265,10 +324,14 @@ impl DecodingOptions {
         }
         if let Some(limit) = self.max_new_tokens {
             settings.max_new_tokens = limit.get();
-            settings.max_length = config.max_positions.map_or(usize::MAX, |positions| positions + 1);
+            settings.max_length =
+                config.max_positions.map_or(usize::MAX, |positions| positions + 1);
         }
         if let Some(limit) = config.max_positions.filter(|&limit| settings.max_new_tokens > limit) {
-            let message = format!("expected at most {limit}, the positions of the model, found {}", settings.max_new_tokens);
+            let message = format!(
+                "expected at most {limit}, the positions of the model, found {}",
+                settings.max_new_tokens
+            );
             return Err(Error::wrong_option("max_new_tokens", message));
         }
         Ok(())

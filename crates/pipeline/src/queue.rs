@@ -1,9 +1,11 @@
 //! Sentences of many callers, translated together.
 //!
-//! Each worker has a batch. It takes waiting sentences with the settings of the first caller: one of each caller in turn, the earliest
-//! first, as many as fit. If the decoder lets sentences join, they enter between its steps, as long as nobody with other settings is
-//! first; otherwise when the batch has ended. A translation is delivered when its sentence ends, and is the one that the sentence gets
-//! alone. The sentences of a caller that has left are dropped, running ones within a decoding step.
+//! Each worker has a batch. It takes waiting sentences with the settings of the first caller: one
+//! of each caller in turn, the earliest first, as many as fit. If the decoder lets sentences join,
+//! they enter between its steps, as long as nobody with other settings is first; otherwise when the
+//! batch has ended. A translation is delivered when its sentence ends, and is the one that the
+//! sentence gets alone. The sentences of a caller that has left are dropped, running ones within a
+//! decoding step.
 
 mod batch;
 
@@ -121,12 +123,18 @@ impl TranslationQueue {
     /// # Errors
     /// If the system starts no thread.
     pub fn new(translator: &Translator, options: QueueOptions) -> Result<Self> {
-        let shared = Arc::new(Shared { waiting: Mutex::default(), has_more: Condvar::new(), options });
+        let shared =
+            Arc::new(Shared { waiting: Mutex::default(), has_more: Condvar::new(), options });
         let mut queue = Self { shared, workers: Vec::new() };
         for number in 0..translator.model().workers().get() {
             let (shared, translator) = (queue.shared.clone(), translator.clone());
-            let spawned = thread::Builder::new().name(format!("worker {number}")).spawn(move || shared.work(&translator));
-            let failed = |error: std::io::Error| Cause::System { place: "cannot start another worker", message: error.to_string() };
+            let spawned = thread::Builder::new()
+                .name(format!("worker {number}"))
+                .spawn(move || shared.work(&translator));
+            let failed = |error: std::io::Error| Cause::System {
+                place: "cannot start another worker",
+                message: error.to_string(),
+            };
             queue.workers.push(spawned.map_err(failed)?);
         }
         Ok(queue)
@@ -137,7 +145,13 @@ impl TranslationQueue {
     ///
     /// # Errors
     /// If a sentence cannot be encoded, the queue is full ([`ErrorKind::Busy`](crate::ErrorKind::Busy)), or the settings do not stream.
-    pub fn submit(&self, translator: &Translator, lines: &[Line], streams: bool, receive: Receiver) -> Result<Ticket> {
+    pub fn submit(
+        &self,
+        translator: &Translator,
+        lines: &[Line],
+        streams: bool,
+        receive: Receiver,
+    ) -> Result<Ticket> {
         if streams {
             translator.check_stream()?;
         }
@@ -151,8 +165,18 @@ impl TranslationQueue {
                 continue;
             };
             let prefix = translator.prefix(line).map_err(at)?;
-            let (text, translator, caller, arrived) = (line.text.clone(), translator.clone(), caller.clone(), Instant::now());
-            sentences.push_back(Sentence { place, text, ids, prefix, prepared, translator, caller, arrived });
+            let (text, translator, caller, arrived) =
+                (line.text.clone(), translator.clone(), caller.clone(), Instant::now());
+            sentences.push_back(Sentence {
+                place,
+                text,
+                ids,
+                prefix,
+                prepared,
+                translator,
+                caller,
+                arrived,
+            });
         }
         if !sentences.is_empty() {
             let mut waiting = self.shared.lock();
@@ -161,7 +185,11 @@ impl TranslationQueue {
             if waiting.len() + sentences.len() > limit {
                 return Err(Cause::Busy { limit }.into());
             }
-            waiting.calls.push_back(Call { translator: translator.clone(), caller: caller.clone(), sentences });
+            waiting.calls.push_back(Call {
+                translator: translator.clone(),
+                caller: caller.clone(),
+                sentences,
+            });
             drop(waiting);
             self.shared.has_more.notify_all();
         }
@@ -255,7 +283,10 @@ impl Shared {
     fn joining(&self, translator: &Translator, running: Running) -> Vec<Sentence> {
         let mut waiting = self.lock();
         waiting.drop_cancelled();
-        let is_first = waiting.calls.front().is_some_and(|call| call.translator.settings() == translator.settings());
+        let is_first = waiting
+            .calls
+            .front()
+            .is_some_and(|call| call.translator.settings() == translator.settings());
         let is_worth = running.steps >= STEPS || waiting.len() * FEWEST >= running.sentences;
         if !is_first || !is_worth {
             return Vec::new();
@@ -267,7 +298,9 @@ impl Shared {
     }
 
     fn begin(&self, sentences: &[Sentence]) {
-        sentences.iter().for_each(|sentence| (self.options.observer)(QueueEvent::Began { waited: sentence.arrived.elapsed() }));
+        sentences.iter().for_each(|sentence| {
+            (self.options.observer)(QueueEvent::Began { waited: sentence.arrived.elapsed() })
+        });
     }
 }
 
@@ -280,13 +313,14 @@ impl Waiting {
         self.calls.retain(|call| !call.caller.has_left());
     }
 
-    /// Sentences that have the settings of `translator`, for a batch with these others; at least one for an empty batch. Idle workers
-    /// get as much each.
+    /// Sentences that have the settings of `translator`, for a batch with these others; at least
+    /// one for an empty batch. Idle workers get as much each.
     fn take(&mut self, translator: &Translator, running: Running) -> Vec<Sentence> {
         let share = self.len().div_ceil(self.n_idle + 1);
         let limit = translator.batch_limit();
-        let fits: Vec<_> =
-            (0..self.calls.len()).filter(|&index| self.calls[index].translator.settings() == translator.settings()).collect();
+        let fits: Vec<_> = (0..self.calls.len())
+            .filter(|&index| self.calls[index].translator.settings() == translator.settings())
+            .collect();
         let (mut sentences, mut longest) = (Vec::new(), running.longest);
         loop {
             let before = sentences.len();
@@ -294,7 +328,9 @@ impl Waiting {
                 let Some(next) = self.calls[index].sentences.front() else { continue };
                 let together = running.sentences + sentences.len() + 1;
                 let padded = together * longest.max(next.ids.len());
-                let has_room = sentences.len() < share && together <= limit.sentences && padded <= limit.tokens;
+                let has_room = sentences.len() < share
+                    && together <= limit.sentences
+                    && padded <= limit.tokens;
                 if together == 1 || has_room {
                     longest = longest.max(next.ids.len());
                     sentences.extend(self.calls[index].sentences.pop_front());
@@ -305,8 +341,11 @@ impl Waiting {
             }
         }
         // Those that were served wait behind the others.
-        let is_served = |call: &Call| sentences.iter().any(|sentence: &Sentence| Arc::ptr_eq(&sentence.caller, &call.caller));
-        let (served, mut calls): (VecDeque<_>, VecDeque<_>) = self.calls.drain(..).partition(is_served);
+        let is_served = |call: &Call| {
+            sentences.iter().any(|sentence: &Sentence| Arc::ptr_eq(&sentence.caller, &call.caller))
+        };
+        let (served, mut calls): (VecDeque<_>, VecDeque<_>) =
+            self.calls.drain(..).partition(is_served);
         calls.extend(served.into_iter().filter(|call| !call.sentences.is_empty()));
         self.calls = calls;
         sentences

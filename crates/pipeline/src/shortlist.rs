@@ -1,7 +1,7 @@
 //! Files of lexical shortlists, in the format of CTranslate2's vocabulary maps (`vmap.txt`).
 //!
-//! A line has one source token or several, a tab, and the target tokens that translate them, with spaces between tokens. A line that
-//! begins with the tab has those for any source.
+//! A line has one source token or several, a tab, and the target tokens that translate them, with
+//! spaces between tokens. A line that begins with the tab has those for any source.
 
 use crate::error::{Error, Result};
 use cognate_generate::Shortlist;
@@ -45,7 +45,8 @@ impl<'t> ShortlistBuilder<'t> {
     /// # Errors
     /// If the tokenizer rejects one.
     pub fn add(&mut self, source: &str, target: &str) -> Result<()> {
-        let (source, target) = (self.tokenizer.encode(source)?, self.tokenizer.encode_target(target)?);
+        let (source, target) =
+            (self.tokenizer.encode(source)?, self.tokenizer.encode_target(target)?);
         self.text.push(&source, &target);
         Ok(())
     }
@@ -59,12 +60,22 @@ impl<'t> ShortlistBuilder<'t> {
     pub fn build(&self, options: &ShortlistOptions, progress: impl FnMut(f64)) -> String {
         let lexicon = Lexicon::learn(&self.text, progress);
         let piece = |id: i64| self.tokenizer.piece(id).filter(|piece| is_writable(piece));
-        let pieces = |ids: &mut dyn Iterator<Item = i64>| ids.filter_map(piece).collect::<Vec<_>>().join(" ");
-        let mut file = format!("\t{}\n", pieces(&mut lexicon.frequent(options.frequent).into_iter()));
+        let pieces = |ids: &mut dyn Iterator<Item = i64>| {
+            ids.filter_map(piece).collect::<Vec<_>>().join(" ")
+        };
+        let mut file =
+            format!("\t{}\n", pieces(&mut lexicon.frequent(options.frequent).into_iter()));
         for source in lexicon.sources() {
-            let Some(name) = self.tokenizer.source_piece(source).filter(|piece| is_writable(piece)) else { continue };
-            let probable = lexicon.translations(source).into_iter().take_while(|(_, p)| *p >= options.least_probability);
-            let targets = pieces(&mut probable.take(options.translations).map(|(target, _)| target));
+            let Some(name) = self.tokenizer.source_piece(source).filter(|piece| is_writable(piece))
+            else {
+                continue;
+            };
+            let probable = lexicon
+                .translations(source)
+                .into_iter()
+                .take_while(|(_, p)| *p >= options.least_probability);
+            let targets =
+                pieces(&mut probable.take(options.translations).map(|(target, _)| target));
             let _ = writeln!(file, "{name}\t{targets}");
         }
         file
@@ -77,18 +88,35 @@ fn is_writable(piece: &str) -> bool {
 }
 
 /// Reads the shortlist of a model.
-pub(crate) fn read_shortlist(path: &Path, tokenizer: &Tokenizer, config: &Config) -> Result<Shortlist> {
+pub(crate) fn read_shortlist(
+    path: &Path,
+    tokenizer: &Tokenizer,
+    config: &Config,
+) -> Result<Shortlist> {
     let wrong = |error: &dyn std::fmt::Display| Error::wrong_option("shortlist", error);
     let (mut always, mut by_source) = (Vec::new(), HashMap::<_, Vec<i64>>::new());
     for (line, number) in Lines::open(path).map_err(|error| wrong(&error))?.zip(1_usize..) {
         let line = line.map_err(|error| wrong(&error))?;
-        let refuse =
-            |expected: &str, found: &str| wrong(&format_args!("{}: line {number}: expected {expected}, found {found:?}", path.display()));
-        let (sources, targets) = line.split_once('\t').ok_or_else(|| refuse("source tokens, a tab and target tokens", &line))?;
+        let refuse = |expected: &str, found: &str| {
+            wrong(&format_args!(
+                "{}: line {number}: expected {expected}, found {found:?}",
+                path.display()
+            ))
+        };
+        let (sources, targets) = line
+            .split_once('\t')
+            .ok_or_else(|| refuse("source tokens, a tab and target tokens", &line))?;
         let is_target = |id: &i64| usize::try_from(*id).is_ok_and(|id| id < config.vocab);
-        let target = |piece: &str| tokenizer.target_id(piece).filter(is_target).ok_or_else(|| refuse("a target token of the model", piece));
+        let target = |piece: &str| {
+            tokenizer
+                .target_id(piece)
+                .filter(is_target)
+                .ok_or_else(|| refuse("a target token of the model", piece))
+        };
         let targets = targets.split_whitespace().map(target).collect::<Result<Vec<_>>>()?;
-        let source = |piece: &str| tokenizer.id(piece).ok_or_else(|| refuse("a source token of the model", piece));
+        let source = |piece: &str| {
+            tokenizer.id(piece).ok_or_else(|| refuse("a source token of the model", piece))
+        };
         let sources = sources.split_whitespace().map(source).collect::<Result<Vec<_>>>()?;
         match sources.is_empty() {
             true => always.extend(targets),
@@ -96,7 +124,10 @@ pub(crate) fn read_shortlist(path: &Path, tokenizer: &Tokenizer, config: &Config
         }
     }
     if always.is_empty() && by_source.values().all(Vec::is_empty) {
-        return Err(wrong(&format_args!("{}: expected lines of source tokens, a tab and target tokens, found no token", path.display())));
+        return Err(wrong(&format_args!(
+            "{}: expected lines of source tokens, a tab and target tokens, found no token",
+            path.display()
+        )));
     }
     Ok(Shortlist::new(always, by_source))
 }

@@ -6,7 +6,8 @@ use cognate_text::Tokenizer;
 
 use crate::error::{Cause, Result};
 
-/// The maximum number of source tokens of models without a limit: the memory of attention grows quadratically.
+/// The maximum number of source tokens of models without a limit: the memory of attention grows
+/// quadratically.
 const LONGEST_SOURCE: usize = 4096;
 
 /// Encodes texts for a model's encoder.
@@ -75,7 +76,8 @@ impl SourceEncoder {
         self.limit
     }
 
-    /// The tokens of a text; of a decoder alone that has none, the start token. A text that is too long is truncated before the tokens that end every text.
+    /// The tokens of a text; of a decoder alone that has none, the start token. A text that is too
+    /// long is truncated before the tokens that end every text.
     ///
     /// # Errors
     /// If the tokenizer rejects the text, or returns an id without an embedding.
@@ -88,7 +90,9 @@ impl SourceEncoder {
         match self.start {
             Some(start) if ids.is_empty() => ids.push(start),
             Some(_) => {}
-            None if ids == self.around || ids.iter().all(|id| self.ends.contains(id)) => return Ok(EncodedSource::Empty),
+            None if ids == self.around || ids.iter().all(|id| self.ends.contains(id)) => {
+                return Ok(EncodedSource::Empty);
+            }
             None => {}
         }
         let vocab = self.vocab;
@@ -99,12 +103,15 @@ impl SourceEncoder {
         if n_tokens <= self.limit {
             return Ok(EncodedSource::Tokens { ids, cut_from: None });
         }
-        Ok(EncodedSource::Tokens { ids: cut(ids, &self.around, self.limit), cut_from: Some(n_tokens) })
+        Ok(EncodedSource::Tokens {
+            ids: cut(ids, &self.around, self.limit),
+            cut_from: Some(n_tokens),
+        })
     }
 }
 
-/// Truncates a text to `limit` tokens and keeps the last of the tokens `around` every text: the end, and in some families the
-/// language.
+/// Truncates a text to `limit` tokens and keeps the last of the tokens `around` every text: the
+/// end, and in some families the language.
 fn cut(mut ids: Vec<i64>, around: &[i64], limit: usize) -> Vec<i64> {
     let ends_so = |&count: &usize| ids.ends_with(&around[around.len() - count..]);
     let n_after = (0..=around.len().min(limit)).rev().find(ends_so).unwrap_or(0);
@@ -116,7 +123,8 @@ fn cut(mut ids: Vec<i64>, around: &[i64], limit: usize) -> Vec<i64> {
 
 /// Whether a line is invisible: spaces, controls, zero-width characters.
 fn is_blank(line: &str) -> bool {
-    let is_zero_width = |c| matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}');
+    let is_zero_width =
+        |c| matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}');
     line.chars().all(|c| c.is_whitespace() || c.is_control() || is_zero_width(c))
 }
 

@@ -32,14 +32,18 @@ pub fn open_tokenizer_if_readable(
             check_tokenizer(folder, &tokenizer, config)?;
             Ok((Some(tokenizer), None))
         }
-        Err(error) => Ok((None, Some(Notice::NoTokenizer { reason: error.to_string(), consequence }))),
+        Err(error) => {
+            Ok((None, Some(Notice::NoTokenizer { reason: error.to_string(), consequence })))
+        }
     }
 }
 
-/// Rejects a tokenizer with ids that have no embeddings. Fewer ids than rows are common: tables are padded.
+/// Rejects a tokenizer with ids that have no embeddings. Fewer ids than rows are common: tables are
+/// padded.
 ///
-/// Special tokens beyond the table are accepted, because published checkpoints have them (`facebook/bart-large-cnn`: 50,264 rows and
-/// `<mask>` at 50,264; mT5's sentinels); a sentence that contains one is rejected by [`SourceEncoder`](crate::SourceEncoder).
+/// Special tokens beyond the table are accepted, because published checkpoints have them
+/// (`facebook/bart-large-cnn`: 50,264 rows and `<mask>` at 50,264; mT5's sentinels); a sentence
+/// that contains one is rejected by [`SourceEncoder`](crate::SourceEncoder).
 ///
 /// # Errors
 /// If a piece of text has such an id.
@@ -51,11 +55,21 @@ pub fn check_tokenizer(folder: &Path, tokenizer: &Tokenizer, config: &Config) ->
     }
     let around = tokenizer.encode("").unwrap_or_default();
     // Special tokens have no text.
-    let is_text = |id: &i64| around.contains(id) || tokenizer.decode(&[*id]).is_ok_and(|text| !text.is_empty());
+    let is_text = |id: &i64| {
+        around.contains(id) || tokenizer.decode(&[*id]).is_ok_and(|text| !text.is_empty())
+    };
     let Some(id) = (rows as i64..required as i64).find(is_text) else { return Ok(()) };
-    let there: Vec<&str> = Tokenizer::PIECES.into_iter().filter(|name| folder.join(name).exists()).collect();
+    let there: Vec<&str> =
+        Tokenizer::PIECES.into_iter().filter(|name| folder.join(name).exists()).collect();
     // The others are not read if there is a tokenizer.json.
     let there = if there.contains(&Tokenizer::PIECES[0]) { &there[..1] } else { &there };
     let piece = tokenizer.piece(id).unwrap_or_default();
-    Err(Cause::Rows { folder: folder.display().to_string(), rows, files: there.join(" with "), required, piece, id })?
+    Err(Cause::Rows {
+        folder: folder.display().to_string(),
+        rows,
+        files: there.join(" with "),
+        required,
+        piece,
+        id,
+    })?
 }

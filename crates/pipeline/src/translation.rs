@@ -16,7 +16,8 @@ pub struct Line {
 pub struct Translation {
     /// The best translation; empty for a sentence without words.
     pub text: String,
-    /// All translations, the best first: as many as [`DecodingOptions::n_best`](crate::DecodingOptions::n_best).
+    /// All translations, the best first: as many as
+    /// [`DecodingOptions::n_best`](crate::DecodingOptions::n_best).
     pub hypotheses: Vec<TranslatedText>,
     /// The warnings about the sentence and its translation.
     pub warnings: Vec<Warning>,
@@ -42,7 +43,9 @@ impl Translation {
 
     /// The number of generated tokens, end tokens included.
     pub fn n_tokens(&self) -> usize {
-        let tokens = |found: &TranslatedText| found.hypothesis.tokens.len() + usize::from(found.hypothesis.complete);
+        let tokens = |found: &TranslatedText| {
+            found.hypothesis.tokens.len() + usize::from(found.hypothesis.complete)
+        };
         self.hypotheses.iter().map(tokens).sum()
     }
 }

@@ -78,32 +78,52 @@ impl Translator {
     /// If an option contradicts the model, or no engine can run it.
     pub fn load(source: ModelSource, options: &TranslatorOptions) -> Result<Self> {
         let TranslatorOptions { load, decoding, batch_tokens, batch_size } = options;
-        let adjust = |settings, config: &_, tokenizer: &_| decoding.apply(settings, config, tokenizer);
-        let model = LoadedModel::open(source, load, decoding.attentions(), adjust)?.translating()?;
+        let adjust =
+            |settings, config: &_, tokenizer: &_| decoding.apply(settings, config, tokenizer);
+        let model =
+            LoadedModel::open(source, load, decoding.attentions(), adjust)?.translating()?;
         Self::new(model, decoding, [*batch_tokens, *batch_size])
     }
 
-    /// The same model with other languages, if they are set, and with other options of decoding; what is not set is as in the model's
-    /// files. They share the weights.
+    /// The same model with other languages, if they are set, and with other options of decoding;
+    /// what is not set is as in the model's files. They share the weights.
     ///
     /// # Errors
     /// If an option contradicts the model.
     pub fn with(&self, languages: &Languages, decoding: &DecodingOptions) -> Result<Self> {
-        let model = self.model().with(languages, |settings, config, tokenizer| decoding.apply(settings, config, tokenizer))?;
+        let model = self.model().with(languages, |settings, config, tokenizer| {
+            decoding.apply(settings, config, tokenizer)
+        })?;
         Self::new(model, decoding, self.shared.batch)
     }
 
-    pub(crate) fn new(model: LoadedModel, decoding: &DecodingOptions, batch: [Option<NonZeroUsize>; 2]) -> Result<Self> {
+    pub(crate) fn new(
+        model: LoadedModel,
+        decoding: &DecodingOptions,
+        batch: [Option<NonZeroUsize>; 2],
+    ) -> Result<Self> {
         let text = decoding.target_prefix.as_deref().unwrap_or_default();
         let prefix = prefix(text, model.tokenizer(), model.settings());
         let prefix = prefix.map_err(|error| Error::wrong_option("target_prefix", error))?;
         let sources = SourceEncoder::new(model.tokenizer(), model.config(), model.settings());
         let [tokens, size] = batch;
-        let tokens = tokens.map_or(BATCH_TOKENS, NonZeroUsize::get) / model.settings().num_beams.max(1);
-        let batch_limit = BatchLimit { tokens, sentences: size.map_or(usize::MAX, NonZeroUsize::get) };
+        let tokens =
+            tokens.map_or(BATCH_TOKENS, NonZeroUsize::get) / model.settings().num_beams.max(1);
+        let batch_limit =
+            BatchLimit { tokens, sentences: size.map_or(usize::MAX, NonZeroUsize::get) };
         let unknown = UNKNOWN.into_iter().find_map(|piece| model.tokenizer().id(piece));
         let replaces_unknowns = decoding.replace_unknowns;
-        Ok(Self { shared: Arc::new(Shared { model, sources, prefix, batch, batch_limit, unknown, replaces_unknowns }) })
+        Ok(Self {
+            shared: Arc::new(Shared {
+                model,
+                sources,
+                prefix,
+                batch,
+                batch_limit,
+                unknown,
+                replaces_unknowns,
+            }),
+        })
     }
 
     /// The loaded model.
@@ -126,10 +146,12 @@ impl Translator {
         self.model().settings()
     }
 
-    /// Translates sentences in batches of similar length on several workers. The translations do not depend on the number of workers.
+    /// Translates sentences in batches of similar length on several workers. The translations do
+    /// not depend on the number of workers.
     ///
     /// # Errors
-    /// If a sentence cannot be encoded, or the engine fails; the error names the first such sentence, counted from 1.
+    /// If a sentence cannot be encoded, or the engine fails; the error names the first such
+    /// sentence, counted from 1.
     pub fn translate(&self, sentences: &[impl AsRef<str>]) -> Result<Vec<Translation>> {
         self.translate_while(sentences, || true)
     }
@@ -138,14 +160,20 @@ impl Translator {
     ///
     /// # Errors
     /// As [`Translator::translate`], or with [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
-    pub fn translate_while(&self, sentences: &[impl AsRef<str>], is_wanted: impl Fn() -> bool + Sync) -> Result<Vec<Translation>> {
+    pub fn translate_while(
+        &self,
+        sentences: &[impl AsRef<str>],
+        is_wanted: impl Fn() -> bool + Sync,
+    ) -> Result<Vec<Translation>> {
         let mut translations = Vec::with_capacity(sentences.len());
         let (mut places, mut sources, mut prefixes) = (Vec::new(), Vec::new(), Vec::new());
         for (place, sentence) in sentences.iter().enumerate() {
             if !is_wanted() {
                 return Err(Cause::Cancelled.into());
             }
-            let (translation, ids) = self.prepare(sentence.as_ref()).map_err(|error| error.at(format_args!("sentence {}", place + 1)))?;
+            let (translation, ids) = self
+                .prepare(sentence.as_ref())
+                .map_err(|error| error.at(format_args!("sentence {}", place + 1)))?;
             translations.push(translation);
             if let Some(ids) = ids {
                 places.push(place);
@@ -155,10 +183,16 @@ impl Translator {
         }
         let lengths: Vec<_> = sources.iter().map(Vec::len).collect();
         let work = |decoder: &mut dyn Decoder, chosen: &[usize]| {
-            let take = |all: &[Vec<i64>]| chosen.iter().map(|&index| all[index].clone()).collect::<Vec<_>>();
+            let take = |all: &[Vec<i64>]| {
+                chosen.iter().map(|&index| all[index].clone()).collect::<Vec<_>>()
+            };
             let numbers: Vec<_> = chosen.iter().map(|&index| places[index] as u64 + 1).collect();
             let (sources, prefixes) = (take(&sources), take(&prefixes));
-            let batch = SentenceBatch { sources: (&sources).into(), prefixes: &prefixes, numbers: &numbers };
+            let batch = SentenceBatch {
+                sources: (&sources).into(),
+                prefixes: &prefixes,
+                numbers: &numbers,
+            };
             let (found, failure) = self.translate_batch(decoder, &batch, &is_wanted);
             match failure {
                 _ if !is_wanted() => Err(Cause::Cancelled.into()),
@@ -175,11 +209,13 @@ impl Translator {
         Ok(translations)
     }
 
-    /// Translates one sentence and calls `write` with each part of its text as soon as it is final. `number` counts sentences from 1
-    /// and is part of the random seed. Returns the complete translation.
+    /// Translates one sentence and calls `write` with each part of its text as soon as it is final.
+    /// `number` counts sentences from 1 and is part of the random seed. Returns the complete
+    /// translation.
     ///
     /// # Errors
-    /// As [`Translator::check_stream`], or if the sentence cannot be encoded, the engine fails, or `write` does.
+    /// As [`Translator::check_stream`], or if the sentence cannot be encoded, the engine fails, or
+    /// `write` does.
     pub fn stream<E: From<Error>>(
         &self,
         sentence: &Line,
@@ -189,18 +225,29 @@ impl Translator {
         self.check_stream()?;
         let (mut translation, ids) = self.prepare(&sentence.text)?;
         let Some(ids) = ids else { return Ok(translation) };
-        let prefix = self.prefix(sentence).map_err(|error| Error::wrong_option("target_prefix", error))?;
-        let (mut text, mut failure) = (StreamingText::after(self.model().tokenizer(), self.read(&ids)).map_err(Error::from)?, None);
-        let mut hand_over = |words: String| if words.is_empty() { Ok(()) } else { write(&on_one_line(words)) };
+        let prefix =
+            self.prefix(sentence).map_err(|error| Error::wrong_option("target_prefix", error))?;
+        let (mut text, mut failure) = (
+            StreamingText::after(self.model().tokenizer(), self.read(&ids)).map_err(Error::from)?,
+            None,
+        );
+        let mut hand_over =
+            |words: String| if words.is_empty() { Ok(()) } else { write(&on_one_line(words)) };
         let mut observer = |event: Event<'_>| {
             let Event::Token { token, .. } = event else { return ControlFlow::Continue(()) };
-            failure = text.push(token).map_err(|error| Error::from(error).into()).and_then(&mut hand_over).err();
+            failure = text
+                .push(token)
+                .map_err(|error| Error::from(error).into())
+                .and_then(&mut hand_over)
+                .err();
             if failure.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         let sources = [ids];
-        let batch = SentenceBatch { sources: (&sources).into(), prefixes: &[prefix], numbers: &[number] };
+        let batch =
+            SentenceBatch { sources: (&sources).into(), prefixes: &[prefix], numbers: &[number] };
         let mut decoder = self.model().decoder()?;
-        let found = decode(decoder.as_mut(), &batch, self.settings(), &mut observer).map_err(Error::from)?;
+        let found = decode(decoder.as_mut(), &batch, self.settings(), &mut observer)
+            .map_err(Error::from)?;
         if let Some(error) = failure {
             return Err(error);
         }
@@ -214,13 +261,18 @@ impl Translator {
     /// Checks that translations can be streamed.
     ///
     /// # Errors
-    /// With beam search, whose words are final only at the end, and with [`DecodingOptions::replace_unknowns`].
+    /// With beam search, whose words are final only at the end, and with
+    /// [`DecodingOptions::replace_unknowns`].
     pub fn check_stream(&self) -> Result<()> {
         match self.settings().num_beams {
-            _ if self.replaces_unknowns() => Err(Error::wrong_option("stream", "cannot be used with replace_unknowns")),
+            _ if self.replaces_unknowns() => {
+                Err(Error::wrong_option("stream", "cannot be used with replace_unknowns"))
+            }
             0 | 1 => Ok(()),
             beams => {
-                let message = format!("cannot be used with beam search, found {beams} beams; set beams to 1, or sample");
+                let message = format!(
+                    "cannot be used with beam search, found {beams} beams; set beams to 1, or sample"
+                );
                 Err(Error::wrong_option("stream", message))
             }
         }
@@ -231,19 +283,29 @@ impl Translator {
         self.shared.replaces_unknowns
     }
 
-    /// Replaces the unknown tokens of the translations of `sentence` by the source words that they attend to most.
-    pub(crate) fn replace_unknowns(&self, translation: &mut Translation, sentence: &str) -> Result<()> {
+    /// Replaces the unknown tokens of the translations of `sentence` by the source words that they
+    /// attend to most.
+    pub(crate) fn replace_unknowns(
+        &self,
+        translation: &mut Translation,
+        sentence: &str,
+    ) -> Result<()> {
         if !self.replaces_unknowns() {
             return Ok(());
         }
         let tokenizer = self.model().tokenizer();
-        let is_unknown = |id: &i64| tokenizer.piece(*id).is_some_and(|piece| UNKNOWN.contains(&piece.as_str()));
+        let is_unknown =
+            |id: &i64| tokenizer.piece(*id).is_some_and(|piece| UNKNOWN.contains(&piece.as_str()));
         for TranslatedText { text, hypothesis } in &mut translation.hypotheses {
             let Hypothesis { tokens, alignment, .. } = hypothesis;
             if !tokens.iter().any(is_unknown) {
                 continue;
             }
-            let mut words = tokens.iter().zip(alignment).filter(|(token, _)| is_unknown(token)).map(|(_, position)| *position);
+            let mut words = tokens
+                .iter()
+                .zip(alignment)
+                .filter(|(token, _)| is_unknown(token))
+                .map(|(_, position)| *position);
             let mut replaced = String::new();
             for (index, part) in tokens.split(is_unknown).enumerate() {
                 if index > 0
@@ -255,12 +317,20 @@ impl Translator {
                 }
                 let decoded = tokenizer.decode(part)?;
                 // Pieces that begin a word are marked.
-                let begins_word = part.first().and_then(|id| tokenizer.piece(*id)).is_some_and(|piece| piece.starts_with(['▁', 'Ġ']));
-                if begins_word { push_word(&mut replaced, decoded.trim_start()) } else { replaced.push_str(&decoded) }
+                let begins_word = part
+                    .first()
+                    .and_then(|id| tokenizer.piece(*id))
+                    .is_some_and(|piece| piece.starts_with(['▁', 'Ġ']));
+                if begins_word {
+                    push_word(&mut replaced, decoded.trim_start())
+                } else {
+                    replaced.push_str(&decoded)
+                }
             }
             *text = on_one_line(replaced);
         }
-        translation.text = translation.hypotheses.first().map(|best| best.text.clone()).unwrap_or_default();
+        translation.text =
+            translation.hypotheses.first().map(|best| best.text.clone()).unwrap_or_default();
         Ok(())
     }
 
@@ -276,7 +346,9 @@ impl Translator {
             EncodedSource::Tokens { ids, cut_from } => {
                 let limit = self.shared.sources.max_tokens();
                 if let (Some(tokens), true) = (cut_from, self.continues()) {
-                    let message = format!("the prompt has {tokens} tokens; expected at most {limit}, the positions of the model");
+                    let message = format!(
+                        "the prompt has {tokens} tokens; expected at most {limit}, the positions of the model"
+                    );
                     return Err(Error::input(message));
                 }
                 let too_long = cut_from.map(|tokens| Warning::TooLong { tokens, limit });
@@ -296,8 +368,9 @@ impl Translator {
         }
     }
 
-    /// Translates a batch. If that fails, translates the sentences one by one, in the order of their numbers, to find the one that
-    /// fails. If `is_wanted` becomes false, decoding stops, and the translations are incomplete.
+    /// Translates a batch. If that fails, translates the sentences one by one, in the order of
+    /// their numbers, to find the one that fails. If `is_wanted` becomes false, decoding stops, and
+    /// the translations are incomplete.
     pub(crate) fn translate_batch(
         &self,
         decoder: &mut dyn Decoder,
@@ -305,9 +378,15 @@ impl Translator {
         is_wanted: impl Fn() -> bool,
     ) -> TranslatedBatch {
         let mut run = |batch: &SentenceBatch<'_>| -> Result<Vec<Translation>> {
-            let mut observer = |_: Event<'_>| if is_wanted() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+            let mut observer = |_: Event<'_>| {
+                if is_wanted() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            };
             let found = decode(decoder, batch, self.settings(), &mut observer)?;
-            found.into_iter().zip(batch.sources.tokens()).map(|(hypotheses, source)| self.translation(hypotheses, source)).collect()
+            found
+                .into_iter()
+                .zip(batch.sources.tokens())
+                .map(|(hypotheses, source)| self.translation(hypotheses, source))
+                .collect()
         };
         let n_sentences = batch.sources.len();
         match run(batch) {
@@ -325,7 +404,9 @@ impl Translator {
                         prefixes,
                         numbers: &batch.numbers[one],
                     }) {
-                        Ok(found) => done.extend(found.into_iter().map(|translation| (index, translation))),
+                        Ok(found) => {
+                            done.extend(found.into_iter().map(|translation| (index, translation)))
+                        }
                         Err(error) => return (done, Some((index, error))),
                     }
                 }
@@ -344,12 +425,17 @@ impl Translator {
         if self.continues() { source } else { &[] }
     }
 
-    pub(crate) fn translation(&self, hypotheses: Vec<Hypothesis>, source: &[i64]) -> Result<Translation> {
+    pub(crate) fn translation(
+        &self,
+        hypotheses: Vec<Hypothesis>,
+        source: &[i64],
+    ) -> Result<Translation> {
         let limit = self.settings().max_new_tokens;
         // Texts that are continued need no end.
         let is_cut = !self.continues() && hypotheses.first().is_some_and(|best| !best.complete);
         let text = |hypothesis: Hypothesis| {
-            let text = StreamingText::after(self.model().tokenizer(), self.read(source))?.finish_with(&hypothesis.tokens)?;
+            let text = StreamingText::after(self.model().tokenizer(), self.read(source))?
+                .finish_with(&hypothesis.tokens)?;
             let text = on_one_line(text);
             Ok(TranslatedText { text, hypothesis })
         };
@@ -365,7 +451,9 @@ impl Translator {
         let between = |left, right| Some(sentence.strip_prefix(left)?.split_once(right)?.0);
         let code = || between(">>", "<<").or_else(|| between("<2", ">"));
         match self.model().target_naming() {
-            TargetNaming::InSentences(codes) => code().is_none_or(|code| !codes.iter().any(|known| known == code)),
+            TargetNaming::InSentences(codes) => {
+                code().is_none_or(|code| !codes.iter().any(|known| known == code))
+            }
             TargetNaming::Settled | TargetNaming::Missing { .. } => false,
         }
     }

@@ -16,8 +16,10 @@ pub(crate) struct Keywords(Map<String, Value>);
 impl Keywords {
     pub(crate) fn of(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let Some(keywords) = keywords else { return Ok(Self(Map::new())) };
-        let text: String = keywords.py().import("json")?.call_method1("dumps", (keywords,))?.extract()?;
-        let mut values: Map<String, Value> = serde_json::from_str(&text).map_err(|error| PyTypeError::new_err(error.to_string()))?;
+        let text: String =
+            keywords.py().import("json")?.call_method1("dumps", (keywords,))?.extract()?;
+        let mut values: Map<String, Value> =
+            serde_json::from_str(&text).map_err(|error| PyTypeError::new_err(error.to_string()))?;
         values.retain(|_, value| !value.is_null());
         Ok(Self(values))
     }
@@ -25,17 +27,27 @@ impl Keywords {
     /// The value of an argument that may be missing.
     pub(crate) fn take<T: DeserializeOwned>(&mut self, name: &str) -> PyResult<Option<T>> {
         let value = self.0.remove(name).map(serde_json::from_value);
-        value.transpose().map_err(|error| of_kind(ErrorKind::Options, format_args!("{name}: {error}")))
+        value
+            .transpose()
+            .map_err(|error| of_kind(ErrorKind::Options, format_args!("{name}: {error}")))
     }
 
     /// The value of an argument that is one of several names.
-    pub(crate) fn choice<T: FromStr<Err: std::fmt::Display>>(&mut self, name: &str) -> PyResult<Option<T>> {
+    pub(crate) fn choice<T: FromStr<Err: std::fmt::Display>>(
+        &mut self,
+        name: &str,
+    ) -> PyResult<Option<T>> {
         let text: Option<String> = self.take(name)?;
-        text.map(|text| text.parse()).transpose().map_err(|error| of_kind(ErrorKind::Options, format_args!("{name}: {error}")))
+        text.map(|text| text.parse())
+            .transpose()
+            .map_err(|error| of_kind(ErrorKind::Options, format_args!("{name}: {error}")))
     }
 
     pub(crate) fn languages(&mut self) -> PyResult<Languages> {
-        Ok(Languages { source_language: self.take("source_language")?, target_language: self.take("target_language")? })
+        Ok(Languages {
+            source_language: self.take("source_language")?,
+            target_language: self.take("target_language")?,
+        })
     }
 
     pub(crate) fn load_options(&mut self) -> PyResult<LoadOptions> {
@@ -66,7 +78,9 @@ impl Keywords {
     pub(crate) fn end(self) -> PyResult<()> {
         match self.0.keys().next() {
             None => Ok(()),
-            Some(name) => Err(PyTypeError::new_err(format!("unexpected keyword argument '{name}'"))),
+            Some(name) => {
+                Err(PyTypeError::new_err(format!("unexpected keyword argument '{name}'")))
+            }
         }
     }
 }
@@ -92,11 +106,15 @@ impl Made {
 
     /// The arguments of `__new__`, for pickle.
     pub(crate) fn arguments<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let keywords = self.keywords.as_ref().map_or_else(|| PyDict::new(py), |keywords| keywords.bind(py).clone());
+        let keywords = self
+            .keywords
+            .as_ref()
+            .map_or_else(|| PyDict::new(py), |keywords| keywords.bind(py).clone());
         ((&self.model,), keywords).into_pyobject(py)
     }
 
-    /// Fails in a process that was forked after the model was loaded: threads and locks of engines do not survive that.
+    /// Fails in a process that was forked after the model was loaded: threads and locks of engines
+    /// do not survive that.
     pub(crate) fn check_process(&self) -> PyResult<()> {
         if self.process == std::process::id() {
             return Ok(());

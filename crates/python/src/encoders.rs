@@ -40,19 +40,26 @@ impl Embedder {
             Some("first" | "cls") => Some(Pooling::First),
             Some("pooler") => Some(Pooling::Pooler),
             Some(other) => {
-                return Err(of_kind(ErrorKind::Options, format_args!("pooling: expected mean, first or pooler, found {other}")));
+                return Err(of_kind(
+                    ErrorKind::Options,
+                    format_args!("pooling: expected mean, first or pooler, found {other}"),
+                ));
             }
         };
         let (normalize, max_tokens) = (keywords.take("normalize")?, keywords.take("max_tokens")?);
-        let options = EmbedOptions { pooling, normalize, max_tokens, load: keywords.load_options()? };
+        let options =
+            EmbedOptions { pooling, normalize, max_tokens, load: keywords.load_options()? };
         keywords.end()?;
-        let opened = interruptible(py, |_| cognate::Embedder::load(ModelSource::find(made.model())?, &options))?;
+        let opened = interruptible(py, |_| {
+            cognate::Embedder::load(ModelSource::find(made.model())?, &options)
+        })?;
         let inner = opened.map_err(raised)?;
         warn(py, inner.model().notices())?;
         Ok(Self { inner, made })
     }
 
-    /// For classes derived in Python, whose `__init__` passes the arguments on; `__new__` has used them.
+    /// For classes derived in Python, whose `__init__` passes the arguments on; `__new__` has used
+    /// them.
     #[pyo3(signature = (*_arguments, **_options))]
     fn __init__(&self, _arguments: &Bound<'_, PyTuple>, _options: Option<&Bound<'_, PyDict>>) {}
 
@@ -62,7 +69,9 @@ impl Embedder {
         let (vectors, container) = run(&self.made, texts, |chunk| self.inner.embed(chunk))?;
         let n_texts = vectors.len();
         let bytes: Vec<u8> = vectors.into_iter().flatten().flat_map(f32::to_le_bytes).collect();
-        let flat = py.import("numpy")?.call_method1("frombuffer", (PyByteArray::new(py, &bytes), "<f4"))?;
+        let flat = py
+            .import("numpy")?
+            .call_method1("frombuffer", (PyByteArray::new(py, &bytes), "<f4"))?;
         let matrix = flat.call_method1("reshape", (n_texts, self.inner.width()))?;
         if matches!(container, Container::One) { matrix.get_item(0) } else { Ok(matrix) }
     }
@@ -93,13 +102,16 @@ impl Classifier {
         let mut keywords = Keywords::of(options)?;
         let load = keywords.load_options()?;
         keywords.end()?;
-        let opened = interruptible(py, |_| cognate::Classifier::load(ModelSource::find(made.model())?, &load))?;
+        let opened = interruptible(py, |_| {
+            cognate::Classifier::load(ModelSource::find(made.model())?, &load)
+        })?;
         let inner = opened.map_err(raised)?;
         warn(py, inner.model().notices())?;
         Ok(Self { inner, made })
     }
 
-    /// For classes derived in Python, whose `__init__` passes the arguments on; `__new__` has used them.
+    /// For classes derived in Python, whose `__init__` passes the arguments on; `__new__` has used
+    /// them.
     #[pyo3(signature = (*_arguments, **_options))]
     fn __init__(&self, _arguments: &Bound<'_, PyTuple>, _options: Option<&Bound<'_, PyDict>>) {}
 
@@ -108,7 +120,11 @@ impl Classifier {
         let py = texts.py();
         let (found, container) = run(&self.made, texts, |chunk| self.inner.classify(chunk))?;
         let classes = |classes: Vec<cognate::Class>| {
-            classes.into_iter().map(|class| (class.label, class.score)).collect::<Vec<_>>().into_pyobject(py)
+            classes
+                .into_iter()
+                .map(|class| (class.label, class.score))
+                .collect::<Vec<_>>()
+                .into_pyobject(py)
         };
         container.each(py, found.into_iter().map(classes).collect::<PyResult<_>>()?)
     }

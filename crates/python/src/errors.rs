@@ -31,7 +31,8 @@ pub(crate) fn of_kind(kind: ErrorKind, message: impl Display) -> PyErr {
 pub(crate) fn warn(py: Python<'_>, notices: &[cognate::Notice]) -> PyResult<()> {
     let category = py.get_type::<pyo3::exceptions::PyUserWarning>();
     for notice in notices {
-        let text = std::ffi::CString::new(notice.to_string().replace('\0', " ")).unwrap_or_default();
+        let text =
+            std::ffi::CString::new(notice.to_string().replace('\0', " ")).unwrap_or_default();
         PyErr::warn(py, &category, &text, 2)?;
     }
     Ok(())

@@ -10,9 +10,13 @@ use std::time::Duration;
 /// How often signals are looked for.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Runs `work` on another thread while this one releases the GIL and looks for signals. After a signal whose handler raises, as that
-/// of Ctrl-C, the flag becomes false, and the exception is raised as soon as `work` ends.
-pub(crate) fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce(&AtomicBool) -> T + Send) -> PyResult<T> {
+/// Runs `work` on another thread while this one releases the GIL and looks for signals. After a
+/// signal whose handler raises, as that of Ctrl-C, the flag becomes false, and the exception is
+/// raised as soon as `work` ends.
+pub(crate) fn interruptible<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&AtomicBool) -> T + Send,
+) -> PyResult<T> {
     let is_wanted = AtomicBool::new(true);
     let (sender, mut done) = mpsc::channel();
     thread::scope(|scope| {
@@ -37,7 +41,8 @@ pub(crate) fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce(&AtomicBo
                 is_wanted.store(false, Ordering::Relaxed);
             }
         }
-        let result = py.detach(|| running.join()).unwrap_or_else(|panic| panic::resume_unwind(panic));
+        let result =
+            py.detach(|| running.join()).unwrap_or_else(|panic| panic::resume_unwind(panic));
         raised.map_or(Ok(result), Err)
     })
 }

@@ -50,7 +50,8 @@ fn find_onnxruntime(py: Python<'_>) -> PyResult<()> {
     // A module without a specification, such as a test's, is an error of `find_spec`.
     let found = py.import("importlib.util")?.call_method1("find_spec", ("onnxruntime",)).ok();
     let Some(spec) = found.filter(|spec| !spec.is_none()) else { return Ok(()) };
-    let folders: Option<Vec<std::path::PathBuf>> = spec.getattr("submodule_search_locations")?.extract()?;
+    let folders: Option<Vec<std::path::PathBuf>> =
+        spec.getattr("submodule_search_locations")?.extract()?;
     for folder in folders.into_iter().flatten() {
         cognate_runtime::Ort::add_library_folder(folder.join("capi"));
     }

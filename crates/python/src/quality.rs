@@ -19,7 +19,9 @@ pub(crate) fn evaluate<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let py = hypotheses.py();
     let mut keywords = Keywords::of(options)?;
-    let names = keywords.take::<Vec<String>>("metrics")?.unwrap_or_else(|| vec!["bleu".into(), "chrf".into()]);
+    let names = keywords
+        .take::<Vec<String>>("metrics")?
+        .unwrap_or_else(|| vec!["bleu".into(), "chrf".into()]);
     let lowercase = keywords.take("lowercase")?.unwrap_or(false);
     let words = keywords.take::<String>("tokenize")?;
     keywords.end()?;
@@ -27,14 +29,23 @@ pub(crate) fn evaluate<'py>(
     let words = match words {
         None => Words::default(),
         Some(name) => all.into_iter().find(|words| words.name() == name).ok_or_else(|| {
-            of_kind(ErrorKind::Options, format_args!("tokenize: expected {}, found {name}", all.map(Words::name).join(", ")))
+            of_kind(
+                ErrorKind::Options,
+                format_args!(
+                    "tokenize: expected {}, found {name}",
+                    all.map(Words::name).join(", ")
+                ),
+            )
         })?,
     };
     let metric = |name: &String| match name.as_str() {
         "bleu" => Ok(Metric::Bleu(BleuSettings { words, lowercase, ..BleuSettings::default() })),
         "chrf" => Ok(Metric::Chrf(ChrfSettings { lowercase, ..ChrfSettings::default() })),
         "chrf++" => Ok(Metric::Chrf(ChrfSettings { lowercase, ..ChrfSettings::plus_plus() })),
-        other => Err(of_kind(ErrorKind::Options, format_args!("metrics: expected bleu, chrf or chrf++, found {other}"))),
+        other => Err(of_kind(
+            ErrorKind::Options,
+            format_args!("metrics: expected bleu, chrf or chrf++, found {other}"),
+        )),
     };
     let metrics = names.iter().map(metric).collect::<PyResult<Vec<_>>>()?;
     let (hypotheses, _) = texts::read(hypotheses)?;
@@ -58,7 +69,9 @@ pub(crate) fn evaluate<'py>(
 fn references_of(references: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<String>>> {
     let first = references.try_iter().ok().and_then(|mut items| items.next()).transpose()?;
     match first {
-        Some(first) if !first.is_instance_of::<PyString>() => references.try_iter()?.map(|list| Ok(texts::read(&list?)?.0)).collect(),
+        Some(first) if !first.is_instance_of::<PyString>() => {
+            references.try_iter()?.map(|list| Ok(texts::read(&list?)?.0)).collect()
+        }
         _ => Ok(vec![texts::read(references)?.0]),
     }
 }

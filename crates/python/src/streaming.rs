@@ -11,7 +11,8 @@ use std::time::Duration;
 /// How often signals are looked for.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// An iterator over parts of a translation. The thread that decodes ends within a step after it is dropped.
+/// An iterator over parts of a translation. The thread that decodes ends within a step after it is
+/// dropped.
 #[pyclass(module = "cognate", frozen)]
 pub(crate) struct Stream {
     parts: Mutex<Receiver<Result<String, Error>>>,
@@ -31,7 +32,9 @@ pub(crate) fn start(translator: Translator, text: String) -> PyResult<Stream> {
         }
     };
     let spawned = thread::Builder::new().name("stream".into()).spawn(work);
-    spawned.map_err(|error| of_kind(ErrorKind::Engine, format_args!("cannot start a thread: {error}")))?;
+    spawned.map_err(|error| {
+        of_kind(ErrorKind::Engine, format_args!("cannot start a thread: {error}"))
+    })?;
     Ok(Stream { parts: Mutex::new(parts) })
 }
 
@@ -43,7 +46,12 @@ impl Stream {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<String>> {
         loop {
-            let next = py.detach(|| self.parts.lock().unwrap_or_else(std::sync::PoisonError::into_inner).recv_timeout(INTERVAL));
+            let next = py.detach(|| {
+                self.parts
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+                    .recv_timeout(INTERVAL)
+            });
             match next {
                 Ok(part) => return part.map(Some).map_err(raised),
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),

@@ -1,4 +1,5 @@
-//! Texts in and out: one string, or many in a list, a NumPy array, a pandas or Polars series or an Arrow array.
+//! Texts in and out: one string, or many in a list, a NumPy array, a pandas or Polars series or an
+//! Arrow array.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -28,7 +29,9 @@ pub(crate) fn read<'py>(texts: &Bound<'py, PyAny>) -> PyResult<(Vec<String>, Con
         "numpy" => {
             let ndim: usize = texts.getattr("ndim")?.extract()?;
             if ndim != 1 {
-                return Err(PyValueError::new_err(format!("texts: expected an array of one axis, found {ndim}")));
+                return Err(PyValueError::new_err(format!(
+                    "texts: expected an array of one axis, found {ndim}"
+                )));
             }
             (texts.call_method0("tolist")?, Container::Numpy)
         }
@@ -39,7 +42,10 @@ pub(crate) fn read<'py>(texts: &Bound<'py, PyAny>) -> PyResult<(Vec<String>, Con
     let text = |(place, item): (usize, PyResult<Bound<'py, PyAny>>)| -> PyResult<String> {
         let item = item?;
         let text = item.cast::<PyString>().map_err(|_| {
-            let found = item.get_type().name().map_or_else(|_| "another type".into(), |name| name.to_string());
+            let found = item
+                .get_type()
+                .name()
+                .map_or_else(|_| "another type".into(), |name| name.to_string());
             PyTypeError::new_err(format!("texts: expected strings, found {found} at index {place}"))
         })?;
         text.extract()
@@ -52,7 +58,11 @@ pub(crate) fn read<'py>(texts: &Bound<'py, PyAny>) -> PyResult<(Vec<String>, Con
 
 impl<'py> Container<'py> {
     /// The texts as they came.
-    pub(crate) fn write(&self, py: Python<'py>, mut texts: Vec<String>) -> PyResult<Bound<'py, PyAny>> {
+    pub(crate) fn write(
+        &self,
+        py: Python<'py>,
+        mut texts: Vec<String>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let keywords = PyDict::new(py);
         match self {
             Self::One => Ok(PyString::new(py, &texts.pop().unwrap_or_default()).into_any()),
@@ -63,7 +73,10 @@ impl<'py> Container<'py> {
             }
             Self::Arrow(kind) => {
                 let arrow = py.import("pyarrow")?;
-                let is_large = arrow.getattr("types")?.call_method1("is_large_string", (kind,))?.is_truthy()?;
+                let is_large = arrow
+                    .getattr("types")?
+                    .call_method1("is_large_string", (kind,))?
+                    .is_truthy()?;
                 let kind = arrow.call_method0(if is_large { "large_string" } else { "string" })?;
                 arrow.call_method1("array", (texts, kind))
             }
@@ -75,7 +88,11 @@ impl<'py> Container<'py> {
     }
 
     /// Values for each text: one value for one string.
-    pub(crate) fn each(&self, py: Python<'py>, values: Vec<Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    pub(crate) fn each(
+        &self,
+        py: Python<'py>,
+        values: Vec<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         match (self, values.first()) {
             (Self::One, Some(value)) => Ok(value.clone()),
             _ => Ok(PyList::new(py, values)?.into_any()),

@@ -34,14 +34,20 @@ impl Tokenizer {
         Ok(Self { inner: open().map_err(raised)?, made })
     }
 
-    /// The ids of texts with the special tokens around them; with `target` those of a translation, without them.
+    /// The ids of texts with the special tokens around them; with `target` those of a translation,
+    /// without them.
     #[pyo3(signature = (texts, target = false))]
     fn encode<'py>(&self, texts: &Bound<'py, PyAny>, target: bool) -> PyResult<Bound<'py, PyAny>> {
         let py = texts.py();
         let (texts, container) = texts::read(texts)?;
-        let encode = |text: &String| if target { self.inner.encode_target(text) } else { self.inner.encode(text) };
-        let ids = py.detach(|| texts.iter().map(encode).collect::<Result<Vec<_>, _>>()).map_err(raised)?;
-        container.each(py, ids.into_iter().map(|ids| ids.into_pyobject(py)).collect::<PyResult<_>>()?)
+        let encode = |text: &String| {
+            if target { self.inner.encode_target(text) } else { self.inner.encode(text) }
+        };
+        let ids = py
+            .detach(|| texts.iter().map(encode).collect::<Result<Vec<_>, _>>())
+            .map_err(raised)?;
+        container
+            .each(py, ids.into_iter().map(|ids| ids.into_pyobject(py)).collect::<PyResult<_>>()?)
     }
 
     /// The text of ids, or the texts of lists of ids.
@@ -51,8 +57,9 @@ impl Tokenizer {
         if let Ok(ids) = ids.extract::<Vec<i64>>() {
             return Ok(one(&ids)?.into_pyobject(py)?.into_any());
         }
-        let many: Vec<Vec<i64>> =
-            ids.extract().map_err(|_| PyTypeError::new_err("ids: expected a list of ids, or a list of such lists"))?;
+        let many: Vec<Vec<i64>> = ids.extract().map_err(|_| {
+            PyTypeError::new_err("ids: expected a list of ids, or a list of such lists")
+        })?;
         many.iter().map(|ids| one(ids)).collect::<PyResult<Vec<_>>>()?.into_pyobject(py)
     }
 

@@ -4,7 +4,9 @@ use crate::arguments::{Keywords, Made};
 use crate::errors::{raised, warn};
 use crate::files::loads;
 use crate::interruptible::interruptible;
-use cognate::{AudioReader, ModelSource, TranscriberOptions, TranscriptFormat, TranscriptionOptions};
+use cognate::{
+    AudioReader, ModelSource, TranscriberOptions, TranscriptFormat, TranscriptionOptions,
+};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyTuple};
@@ -38,23 +40,34 @@ impl Transcriber {
         let options = keywords.rest();
         let transcription = TranscriptionOptions::from_json(&options).map_err(raised)?;
         let options_of_model = TranscriberOptions { load, transcription };
-        let opened = interruptible(py, |_| cognate::Transcriber::load(ModelSource::find(made.model())?, &options_of_model))?;
+        let opened = interruptible(py, |_| {
+            cognate::Transcriber::load(ModelSource::find(made.model())?, &options_of_model)
+        })?;
         let inner = opened.map_err(raised)?;
         warn(py, inner.notices())?;
         Ok(Self { inner, options, made })
     }
 
-    /// For classes derived in Python, whose `__init__` passes the arguments on; `__new__` has used them.
+    /// For classes derived in Python, whose `__init__` passes the arguments on; `__new__` has used
+    /// them.
     #[pyo3(signature = (*_arguments, **_options))]
     fn __init__(&self, _arguments: &Bound<'_, PyTuple>, _options: Option<&Bound<'_, PyDict>>) {}
 
-    /// The text of audio with its segments, as OpenAI's `transcribe` returns it; `options` replace those given at loading.
+    /// The text of audio with its segments, as OpenAI's `transcribe` returns it; `options` replace
+    /// those given at loading.
     #[pyo3(signature = (audio, **options))]
-    fn transcribe<'py>(&self, audio: &Bound<'py, PyAny>, options: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+    fn transcribe<'py>(
+        &self,
+        audio: &Bound<'py, PyAny>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         self.made.check_process()?;
         let mut all = self.options.clone();
         all.extend(Keywords::of(options)?.rest());
-        let transcriber = self.inner.with(TranscriptionOptions::from_json(&all).map_err(raised)?).map_err(raised)?;
+        let transcriber = self
+            .inner
+            .with(TranscriptionOptions::from_json(&all).map_err(raised)?)
+            .map_err(raised)?;
         let (py, audio) = (audio.py(), Audio::read(audio)?);
         let found = interruptible(py, |is_wanted| {
             let reader = match audio {
@@ -77,7 +90,11 @@ impl Transcriber {
     }
 
     fn __repr__(&self) -> String {
-        format!("Transcriber({:?}) on {}", self.made.model().display().to_string(), self.inner.engine())
+        format!(
+            "Transcriber({:?}) on {}",
+            self.made.model().display().to_string(),
+            self.inner.engine()
+        )
     }
 }
 
@@ -91,11 +108,18 @@ impl Audio {
         }
         let package: String = audio.get_type().getattr("__module__")?.extract()?;
         if package != "numpy" {
-            return Err(PyTypeError::new_err("audio: expected a path, the bytes of a file, or a NumPy array of samples"));
+            return Err(PyTypeError::new_err(
+                "audio: expected a path, the bytes of a file, or a NumPy array of samples",
+            ));
         }
-        let (ndim, kind): (usize, String) = (audio.getattr("ndim")?.extract()?, audio.getattr("dtype")?.getattr("kind")?.extract()?);
+        let (ndim, kind): (usize, String) = (
+            audio.getattr("ndim")?.extract()?,
+            audio.getattr("dtype")?.getattr("kind")?.extract()?,
+        );
         if (ndim, kind.as_str()) != (1, "f") {
-            let message = format!("audio: expected an array of floats and of one axis, found kind {kind:?} and {ndim} axes");
+            let message = format!(
+                "audio: expected an array of floats and of one axis, found kind {kind:?} and {ndim} axes"
+            );
             return Err(PyValueError::new_err(message));
         }
         let samples = audio.call_method1("astype", ("<f4",))?.call_method0("tobytes")?;
@@ -106,8 +130,12 @@ impl Audio {
 /// A WAV file of samples in f32 at 16 kHz.
 fn wav(samples: &[u8]) -> PyResult<Vec<u8>> {
     const RATE: u32 = 16_000;
-    let too_long = || PyValueError::new_err("audio: expected at most 2^30 samples; pass the path of a file");
-    let length = u32::try_from(samples.len()).ok().filter(|length| *length < u32::MAX - 36).ok_or_else(too_long)?;
+    let too_long =
+        || PyValueError::new_err("audio: expected at most 2^30 samples; pass the path of a file");
+    let length = u32::try_from(samples.len())
+        .ok()
+        .filter(|length| *length < u32::MAX - 36)
+        .ok_or_else(too_long)?;
     let mut bytes = Vec::with_capacity(44 + samples.len());
     bytes.extend(b"RIFF");
     bytes.extend((36 + length).to_le_bytes());

@@ -34,7 +34,12 @@ pub(crate) struct Hypothesis {
 #[pymethods]
 impl Hypothesis {
     fn __repr__(&self) -> String {
-        format!("Hypothesis(text={:?}, score={}, complete={})", self.text, self.score, if self.complete { "True" } else { "False" })
+        format!(
+            "Hypothesis(text={:?}, score={}, complete={})",
+            self.text,
+            self.score,
+            if self.complete { "True" } else { "False" }
+        )
     }
 }
 
@@ -46,28 +51,42 @@ impl Translator {
         let made = Made::new(model, options)?;
         let mut keywords = Keywords::of(options)?;
         let load = keywords.load_options()?;
-        let (batch_tokens, batch_size) = (keywords.take("batch_tokens")?, keywords.take("batch_size")?);
-        let options = TranslatorOptions { load, decoding: keywords.decoding()?, batch_tokens, batch_size };
+        let (batch_tokens, batch_size) =
+            (keywords.take("batch_tokens")?, keywords.take("batch_size")?);
+        let options =
+            TranslatorOptions { load, decoding: keywords.decoding()?, batch_tokens, batch_size };
         let opened = interruptible(py, |_| cognate::Translator::open_with(made.model(), &options))?;
         let inner = opened.map_err(raised)?;
         warn(py, inner.notices())?;
         Ok(Self { inner, made })
     }
 
-    /// For classes derived in Python, whose `__init__` passes the arguments on; `__new__` has used them.
+    /// For classes derived in Python, whose `__init__` passes the arguments on; `__new__` has used
+    /// them.
     #[pyo3(signature = (*_arguments, **_options))]
     fn __init__(&self, _arguments: &Bound<'_, PyTuple>, _options: Option<&Bound<'_, PyDict>>) {}
 
     /// Translates texts, a string or many, in batches; `options` replace those given at loading.
     #[pyo3(signature = (texts, **options))]
-    fn translate<'py>(&self, texts: &Bound<'py, PyAny>, options: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+    fn translate<'py>(
+        &self,
+        texts: &Bound<'py, PyAny>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let (translations, container) = self.run(texts, options)?;
-        container.write(texts.py(), translations.into_iter().map(|translation| translation.text).collect())
+        container.write(
+            texts.py(),
+            translations.into_iter().map(|translation| translation.text).collect(),
+        )
     }
 
     /// The `num_return_sequences` best translations of each text, with their scores and tokens.
     #[pyo3(signature = (texts, **options))]
-    fn hypotheses<'py>(&self, texts: &Bound<'py, PyAny>, options: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+    fn hypotheses<'py>(
+        &self,
+        texts: &Bound<'py, PyAny>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let py = texts.py();
         let (translations, container) = self.run(texts, options)?;
         let found = |translation: Translation| -> PyResult<Bound<'py, PyAny>> {
@@ -84,7 +103,8 @@ impl Translator {
         streaming::start(self.with(options)?, text)
     }
 
-    /// Translates a column of a dictionary, an Arrow table or a pandas frame into a new one; other arguments as `translate`.
+    /// Translates a column of a dictionary, an Arrow table or a pandas frame into a new one; other
+    /// arguments as `translate`.
     #[pyo3(signature = (batch, column = "text", to = "translation", **options))]
     fn __call__<'py>(
         &self,
@@ -127,24 +147,36 @@ impl Translator {
     }
 
     fn __repr__(&self) -> String {
-        format!("Translator({:?}) on {}", self.made.model().display().to_string(), self.inner.engine())
+        format!(
+            "Translator({:?}) on {}",
+            self.made.model().display().to_string(),
+            self.inner.engine()
+        )
     }
 }
 
 impl Translator {
     /// The translator with options of a call.
     fn with(&self, options: Option<&Bound<'_, PyDict>>) -> PyResult<cognate::Translator> {
-        let Some(options) = options.filter(|options| !options.is_empty()) else { return Ok(self.inner.clone()) };
+        let Some(options) = options.filter(|options| !options.is_empty()) else {
+            return Ok(self.inner.clone());
+        };
         let mut keywords = Keywords::of(Some(options))?;
         let languages = keywords.languages()?;
         self.inner.with(&languages, &keywords.decoding()?).map_err(raised)
     }
 
-    fn run<'py>(&self, texts: &Bound<'py, PyAny>, options: Option<&Bound<'py, PyDict>>) -> PyResult<(Vec<Translation>, Container<'py>)> {
+    fn run<'py>(
+        &self,
+        texts: &Bound<'py, PyAny>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<(Vec<Translation>, Container<'py>)> {
         self.made.check_process()?;
         let translator = self.with(options)?;
         let (sentences, container) = texts::read(texts)?;
-        let run = interruptible(texts.py(), |is_wanted| translator.translate_while(&sentences, || is_wanted.load(Ordering::Relaxed)))?;
+        let run = interruptible(texts.py(), |is_wanted| {
+            translator.translate_while(&sentences, || is_wanted.load(Ordering::Relaxed))
+        })?;
         Ok((run.map_err(raised)?, container))
     }
 }

@@ -65,7 +65,12 @@ impl FromStr for Engine {
 
     fn from_str(name: &str) -> Result<Self> {
         let found = Engine::ALL.into_iter().find(|engine| engine.as_str() == name);
-        found.ok_or_else(|| unavailable("engine", format!("expected {}, found {name}", Engine::ALL.map(Engine::as_str).join(", "))))
+        found.ok_or_else(|| {
+            unavailable(
+                "engine",
+                format!("expected {}, found {name}", Engine::ALL.map(Engine::as_str).join(", ")),
+            )
+        })
     }
 }
 
@@ -92,7 +97,12 @@ impl FromStr for Device {
 
     fn from_str(name: &str) -> Result<Self> {
         let found = Device::ALL.into_iter().find(|device| device.as_str() == name);
-        found.ok_or_else(|| unavailable("device", format!("expected {}, found {name}", Device::ALL.map(Device::as_str).join(", "))))
+        found.ok_or_else(|| {
+            unavailable(
+                "device",
+                format!("expected {}, found {name}", Device::ALL.map(Device::as_str).join(", ")),
+            )
+        })
     }
 }
 

@@ -41,7 +41,9 @@ impl Before {
     /// Call after it is loaded.
     pub(crate) fn loaded(self) -> HugePages {
         let taken = self.0.map(|before| without(&anonymous(), &before));
-        HugePages(taken.map(|ranges| Arc::new(Taken { ranges, runs: AtomicU64::new(0), is_dropped: AtomicBool::new(false) })))
+        HugePages(taken.map(|ranges| {
+            Arc::new(Taken { ranges, runs: AtomicU64::new(0), is_dropped: AtomicBool::new(false) })
+        }))
     }
 }
 
@@ -61,7 +63,8 @@ impl HugePages {
         if taken.runs.fetch_add(1, Ordering::Relaxed) + 1 == FIRST {
             let taken = Arc::clone(taken);
             // If the thread cannot be started, the memory is not moved.
-            let _ = thread::Builder::new().name("huge pages".into()).spawn(move || taken.collapse());
+            let _ =
+                thread::Builder::new().name("huge pages".into()).spawn(move || taken.collapse());
         }
     }
 }
@@ -80,7 +83,8 @@ impl Taken {
     fn collapse(&self) {
         for range in common(&anonymous(), &self.ranges) {
             let first = range.start.next_multiple_of(HUGE);
-            for page in (first..range.end).step_by(HUGE).take_while(|page| page + HUGE <= range.end) {
+            for page in (first..range.end).step_by(HUGE).take_while(|page| page + HUGE <= range.end)
+            {
                 if self.is_dropped.load(Ordering::Relaxed) {
                     return;
                 }
@@ -92,7 +96,8 @@ impl Taken {
 
 /// Whether programs may request huge pages.
 fn is_allowed() -> bool {
-    fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").is_ok_and(|setting| !setting.contains("[never]"))
+    fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
+        .is_ok_and(|setting| !setting.contains("[never]"))
 }
 
 /// The memory of this process that is neither a file nor a stack, by address.
@@ -117,8 +122,10 @@ fn anonymous_ranges(maps: &str) -> Vec<Range<usize>> {
 fn mapping(line: &str) -> Option<(Range<usize>, &str, bool)> {
     let mut fields = line.split_ascii_whitespace();
     let (start, end) = fields.next()?.split_once('-')?;
-    let [access, _offset, _device, inode] = [fields.next()?, fields.next()?, fields.next()?, fields.next()?];
-    let is_memory = access == "rw-p" && inode == "0" && fields.next().is_none_or(|name| name == "[heap]");
+    let [access, _offset, _device, inode] =
+        [fields.next()?, fields.next()?, fields.next()?, fields.next()?];
+    let is_memory =
+        access == "rw-p" && inode == "0" && fields.next().is_none_or(|name| name == "[heap]");
     let address = |digits| usize::from_str_radix(digits, 16).ok();
     Some((address(start)?..address(end)?, access, is_memory))
 }
@@ -141,7 +148,10 @@ fn without(now: &[Range<usize>], before: &[Range<usize>]) -> Vec<Range<usize>> {
 /// The intersection of two sorted lists.
 fn common(one: &[Range<usize>], other: &[Range<usize>]) -> Vec<Range<usize>> {
     let overlap = |a: &Range<usize>, b: &Range<usize>| a.start.max(b.start)..a.end.min(b.end);
-    one.iter().flat_map(|a| other.iter().map(move |b| overlap(a, b))).filter(|range| !range.is_empty()).collect()
+    one.iter()
+        .flat_map(|a| other.iter().map(move |b| overlap(a, b)))
+        .filter(|range| !range.is_empty())
+        .collect()
 }
 
 #[cfg(target_os = "linux")]
@@ -166,7 +176,10 @@ mod tests {
     fn memory_of_files_and_stacks_is_left_alone() {
         let memory = "7f0000000000-7f0000200000 rw-p 00000000 00:00 0 ";
         assert_eq!(anonymous_ranges(memory), ranges(&[[0x7f00_0000_0000, 0x7f00_0020_0000]]));
-        assert_eq!(anonymous_ranges("10-20 rw-p 00000000 00:00 0    [heap]"), ranges(&[[0x10, 0x20]]));
+        assert_eq!(
+            anonymous_ranges("10-20 rw-p 00000000 00:00 0    [heap]"),
+            ranges(&[[0x10, 0x20]])
+        );
         let others = [
             "10-20 rw-p 00000000 00:00 0    [stack]",
             "10-20 rw-p 00000000 00:00 0    [anon:stack]",
@@ -194,14 +207,22 @@ mod tests {
             (&[[5, 9], [20, 30]], &[[0, 6], [30, 40]], &[[6, 9], [20, 30]]),
             (&[[5, 6]], &[[0, 9]], &[]),
         ] {
-            assert_eq!(without(&ranges(now), &ranges(before)), ranges(expected), "{now:?} without {before:?}");
+            assert_eq!(
+                without(&ranges(now), &ranges(before)),
+                ranges(expected),
+                "{now:?} without {before:?}"
+            );
         }
         for (now, taken, expected) in [
             (&[[0, 9]][..], &[[2, 4], [6, 12]][..], &[[2, 4], [6, 9]][..]),
             (&[[0, 3], [5, 9]], &[[2, 6]], &[[2, 3], [5, 6]]),
             (&[[0, 3]], &[[3, 6]], &[]),
         ] {
-            assert_eq!(common(&ranges(now), &ranges(taken)), ranges(expected), "{now:?} and {taken:?}");
+            assert_eq!(
+                common(&ranges(now), &ranges(taken)),
+                ranges(expected),
+                "{now:?} and {taken:?}"
+            );
         }
     }
 

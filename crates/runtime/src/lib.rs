@@ -44,11 +44,13 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The input of tokens of which alone [a session](Session::takes_shortlist) computes logits: i64 `[candidates]`.
+/// The input of tokens of which alone [a session](Session::takes_shortlist) computes logits: i64
+/// `[candidates]`.
 pub const SHORTLIST: &str = "shortlist";
 
-/// The input of what is wanted of a session that [finds the best](Session::finds_best) tokens: i64 `[2 + n]`, how many of each row, 1 for
-/// the softmax of rows or 0, and `n` tokens that are wanted of every row.
+/// The input of what is wanted of a session that [finds the best](Session::finds_best) tokens: i64
+/// `[2 + n]`, how many of each row, 1 for the softmax of rows or 0, and `n` tokens that are wanted
+/// of every row.
 pub const BEST: &str = "best";
 
 /// The source of a session.
@@ -71,7 +73,11 @@ fn read_checked<T>(path: &Path, read: impl FnOnce() -> Result<T>) -> Result<T> {
         } else {
             "nothing"
         };
-        return Err(Error::new(ErrorKind::Load, path.display(), format!("expected an exported ONNX file, found {found}")));
+        return Err(Error::new(
+            ErrorKind::Load,
+            path.display(),
+            format!("expected an exported ONNX file, found {found}"),
+        ));
     }
     let limits = cognate_export::Limits::from_environment().map_err(Error::from_export)?;
     let checked = cognate_export::check_model(path, &limits).map_err(Error::from_export)?;
@@ -95,18 +101,19 @@ pub enum Device {
 pub struct Options {
     /// The device.
     pub device: Device,
-    /// Maximum number of threads per operation; `None` for the runtime's default, which is one in tract and the reference. tract
-    /// never uses more.
+    /// Maximum number of threads per operation; `None` for the runtime's default, which is one in
+    /// tract and the reference. tract never uses more.
     pub threads: Option<NonZeroUsize>,
     /// Number of sessions that run at the same time, each with its threads; `None` for one.
     pub workers: Option<NonZeroUsize>,
-    /// Use only ONNX Runtime's operators, even if Cognate's are faster. tract, which lacks them, ignores this.
+    /// Use only ONNX Runtime's operators, even if Cognate's are faster. tract, which lacks them,
+    /// ignores this.
     pub plain: bool,
     /// Move the memory that the engine allocates while loading into huge pages, after it has been
     /// used for a while (Linux). Off by default, since it is the memory of the embedding process.
     pub huge_pages: bool,
-    /// Outputs of an ONNX file whose names begin with one of these are removed: they are neither kept nor copied, and not computed if
-    /// nothing else needs them.
+    /// Outputs of an ONNX file whose names begin with one of these are removed: they are neither
+    /// kept nor copied, and not computed if nothing else needs them.
     pub without_outputs: &'static [&'static str],
 }
 
@@ -147,7 +154,9 @@ pub trait Runtime {
     /// As [`Runtime::read_file`] and [`Runtime::read_graphs`].
     fn read(&self, source: &Source, options: &Options) -> Result<Arc<dyn Loaded>> {
         match source {
-            Source::Graph(program) => Ok(self.read_graphs(std::slice::from_ref(program), options)?.remove(0)),
+            Source::Graph(program) => {
+                Ok(self.read_graphs(std::slice::from_ref(program), options)?.remove(0))
+            }
             Source::Onnx(path) => self.read_file(path, options),
         }
     }
@@ -180,30 +189,34 @@ pub trait Session {
     fn outputs(&self) -> &[String];
 
     /// Whether sentences may have pasts of their own lengths in caches that beams share: in
-    /// [`CachedAttention`](cognate_graph::CachedAttention)'s `beams`, positions behind the past of a shorter sentence are -1. Each
-    /// sentence then gets what it gets alone, and its new position follows its own past.
+    /// [`CachedAttention`](cognate_graph::CachedAttention)'s `beams`, positions behind the past of
+    /// a shorter sentence are -1. Each sentence then gets what it gets alone, and its new position
+    /// follows its own past.
     fn has_own_lengths(&self) -> bool {
         false
     }
 
-    /// Whether one call may compute several positions of a hypothesis (prefill). They are rows of the sentence in `input_ids`, each with
-    /// a past one longer than that of the row before. Their keys and values are written to the sentence's first row of the caches; no
-    /// logits are computed. Such a session also [has own lengths](Session::has_own_lengths).
+    /// Whether one call may compute several positions of a hypothesis (prefill). They are rows of
+    /// the sentence in `input_ids`, each with a past one longer than that of the row before. Their
+    /// keys and values are written to the sentence's first row of the caches; no logits are
+    /// computed. Such a session also [has own lengths](Session::has_own_lengths).
     fn supports_prefill(&self) -> bool {
         false
     }
 
-    /// Whether the session takes one more input than its file: [`SHORTLIST`]. `logits` then have as many columns, in that order;
-    /// without the input, or without any tokens in it, all.
+    /// Whether the session takes one more input than its file: [`SHORTLIST`]. `logits` then have as
+    /// many columns, in that order; without the input, or without any tokens in it, all.
     fn takes_shortlist(&self) -> bool {
         false
     }
 
-    /// Whether the session takes one more input than its file: [`BEST`]. `logits` are then `[rows, 2 n]`: tokens, ascending, and the
-    /// logits of these. The wanted number of largest logits of a row are among them; others can be too. Places that are left have a
-    /// token beyond the vocabulary, and minus infinity. With a [`SHORTLIST`], ascending, they are the best of that. The softmax adds two
-    /// columns: the largest logit and `ln Σ exp(logit - largest)`, of all logits times `logits_scale`, where the file has it. Without the
-    /// input, or with an empty one, `logits` are all.
+    /// Whether the session takes one more input than its file: [`BEST`]. `logits` are then
+    /// `[rows, 2 n]`: tokens, ascending, and the logits of these. The wanted number of largest
+    /// logits of a row are among them; others can be too. Places that are left have a token beyond
+    /// the vocabulary, and minus infinity. With a [`SHORTLIST`], ascending, they are the best of
+    /// that. The softmax adds two columns: the largest logit and `ln Σ exp(logit - largest)`, of
+    /// all logits times `logits_scale`, where the file has it. Without the input, or with an empty
+    /// one, `logits` are all.
     fn finds_best(&self) -> bool {
         false
     }
@@ -226,16 +239,26 @@ pub trait Session {
 }
 
 /// Implements [`Session::run_in_place`] by [`Session::run`].
-fn run_and_exchange<S: Session + ?Sized>(session: &mut S, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {
+fn run_and_exchange<S: Session + ?Sized>(
+    session: &mut S,
+    state: &mut Values,
+    pairs: &[(String, String)],
+) -> Result<Values> {
     let outputs = session.run(state)?;
     exchange(session, outputs, state, pairs)
 }
 
 /// Moves each output of `pairs` to its input in `state`; returns the other outputs.
-fn exchange<S: Session + ?Sized>(session: &S, mut outputs: Values, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {
+fn exchange<S: Session + ?Sized>(
+    session: &S,
+    mut outputs: Values,
+    state: &mut Values,
+    pairs: &[(String, String)],
+) -> Result<Values> {
     for (input, output) in pairs {
         let value = outputs.remove(output).ok_or_else(|| {
-            let message = format!("output {output}: expected one of {}", session.outputs().join(", "));
+            let message =
+                format!("output {output}: expected one of {}", session.outputs().join(", "));
             Error::new(ErrorKind::Run, session.engine(), message)
         })?;
         state.insert(input, value);

@@ -11,7 +11,10 @@ mod session;
 
 use self::library::{Found, Library, Places};
 use self::session::Shared;
-use crate::{Device, Engine, Error, ErrorKind, Loaded, Options, Result, Runtime, Values, in_memory, read_checked};
+use crate::{
+    Device, Engine, Error, ErrorKind, Loaded, Options, Result, Runtime, Values, in_memory,
+    read_checked,
+};
 use ::ort::environment::{Environment, EnvironmentBuilder};
 use ::ort::ep::{CUDA, ExecutionProvider};
 use ::ort::logging::LogLevel;
@@ -52,8 +55,8 @@ impl Ort {
         Self::search(device)?.map_err(|missing| Error::new(ErrorKind::Unavailable, "ort", missing))
     }
 
-    /// Also searches `folder`, such as that of another language's package, before the system's loader
-    /// is asked. An unsupported version there is skipped.
+    /// Also searches `folder`, such as that of another language's package, before the system's
+    /// loader is asked. An unsupported version there is skipped.
     pub fn add_library_folder(folder: impl Into<PathBuf>) {
         library::add_folder(folder.into());
     }
@@ -81,18 +84,25 @@ impl Ort {
     }
 
     fn start(library: Library) -> Result<Self> {
-        let wrong = |message: String| Error::new(ErrorKind::Library, library.path.display(), message);
+        let wrong =
+            |message: String| Error::new(ErrorKind::Library, library.path.display(), message);
         let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(opened) = opened.as_ref() {
             if opened.library == library.path {
                 return Ok(opened.clone());
             }
-            let message = format!("a process can load only one ONNX Runtime; {} is already loaded", opened.library.display());
+            let message = format!(
+                "a process can load only one ONNX Runtime; {} is already loaded",
+                opened.library.display()
+            );
             return Err(wrong(message));
         }
         let builder = ::ort::init_from(&library.path).map_err(|error| wrong(error.to_string()))?;
-        let environment = environment(builder.with_telemetry(false)).map_err(|error| wrong(error.to_string()))?;
-        Ok(opened.insert(Self { environment, library: library.path, version: library.version }).clone())
+        let environment =
+            environment(builder.with_telemetry(false)).map_err(|error| wrong(error.to_string()))?;
+        Ok(opened
+            .insert(Self { environment, library: library.path, version: library.version })
+            .clone())
     }
 
     /// The library's path, or its name for the system's loader.
@@ -118,7 +128,12 @@ impl Ort {
     ///
     /// # Errors
     /// If the file cannot be loaded or run, or the profile cannot be read.
-    pub fn placement(&self, path: &Path, options: &Options, inputs: &Values) -> Result<BTreeMap<String, usize>> {
+    pub fn placement(
+        &self,
+        path: &Path,
+        options: &Options,
+        inputs: &Values,
+    ) -> Result<BTreeMap<String, usize>> {
         placement::count(self, path, options, inputs)
     }
 }

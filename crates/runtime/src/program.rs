@@ -1,8 +1,9 @@
 //! Rows of numbers on their way through layers, without an engine between the operations.
 //!
-//! A [`Program`] is a part of a graph: products with weights that are packed once, attention, and what stands between. Its operations
-//! run one after another on buffers that are reused, on the kernels of `cognate-kernels`. An engine runs it as one operator: for small
-//! models the engine's overhead of each operator is most of a step.
+//! A [`Program`] is a part of a graph: products with weights that are packed once, attention, and
+//! what stands between. Its operations run one after another on buffers that are reused, on the
+//! kernels of `cognate-kernels`. An engine runs it as one operator: for small models the engine's
+//! overhead of each operator is most of a step.
 
 mod attention;
 mod compile;
@@ -23,7 +24,9 @@ mod times;
 
 pub(crate) use compile::{Compiled, compile};
 pub(crate) use constants::Constants;
-pub(crate) use operation::{Among, Counted, MaskOf, Operation, PositionsFrom, PositionsOf, Scores, TableOf};
+pub(crate) use operation::{
+    Among, Counted, MaskOf, Operation, PositionsFrom, PositionsOf, Scores, TableOf,
+};
 pub(crate) use places::{Places, other};
 pub(crate) use registered::{Kernel, Registered};
 pub(crate) use sizes::Size;
@@ -188,20 +191,28 @@ struct Call<'p, 'c, T> {
     scratch: Scratch,
     /// Whether rows are positions of a prefill, which computes no logits.
     is_prefill: bool,
-    /// Whether sentences have pasts of their own lengths: positions behind the last that a beam holds are no padding.
+    /// Whether sentences have pasts of their own lengths: positions behind the last that a beam
+    /// holds are no padding.
     own_lengths: bool,
 }
 
 impl<'c, T: Tensors<'c>> Call<'_, 'c, T> {
     /// Loads an input on first use.
     fn load(&mut self, buffer: usize, is_bytes: bool) -> Result<()> {
-        let Buffer { place: Place::Input(input), width } = self.program.buffers[buffer] else { return Ok(()) };
+        let Buffer { place: Place::Input(input), width } = self.program.buffers[buffer] else {
+            return Ok(());
+        };
         if !matches!(self.elements[buffer], Elements::None) {
             return Ok(());
         }
         let (shape, elements) = match is_bytes {
-            true => self.tensors.bytes(input).map(|(shape, bytes)| (shape, Elements::Bytes(bytes)))?,
-            false => self.tensors.floats(input).map(|(shape, floats)| (shape, Elements::Floats(floats)))?,
+            true => {
+                self.tensors.bytes(input).map(|(shape, bytes)| (shape, Elements::Bytes(bytes)))?
+            }
+            false => self
+                .tensors
+                .floats(input)
+                .map(|(shape, floats)| (shape, Elements::Floats(floats)))?,
         };
         if shape.last() != Some(&width) {
             return Err(expected("rows", format!("a width of {width}"), format!("{shape:?}")));
@@ -234,8 +245,13 @@ impl<'c, T: Tensors<'c>> Call<'_, 'c, T> {
     fn take_columns(&mut self, buffer: usize, rows: usize, width: usize) -> Result<Elements<'c>> {
         let Buffer { place, .. } = self.program.buffers[buffer];
         Ok(match place {
-            Place::Output(output) => Elements::NewFloats(self.tensors.new_floats(output, &[rows, width])?),
-            Place::Own(number) => Elements::OwnFloats(room(&mut self.scratch.floats, number, rows * width), rows * width),
+            Place::Output(output) => {
+                Elements::NewFloats(self.tensors.new_floats(output, &[rows, width])?)
+            }
+            Place::Own(number) => Elements::OwnFloats(
+                room(&mut self.scratch.floats, number, rows * width),
+                rows * width,
+            ),
             Place::Input(_) => unreachable!("compiled: no operation writes an input"),
         })
     }
@@ -243,8 +259,13 @@ impl<'c, T: Tensors<'c>> Call<'_, 'c, T> {
     fn take_bytes(&mut self, buffer: usize, rows: usize) -> Result<Elements<'c>> {
         let Buffer { width, place } = self.program.buffers[buffer];
         Ok(match place {
-            Place::Output(output) => Elements::NewBytes(self.tensors.new_bytes(output, &[rows, width])?),
-            Place::Own(number) => Elements::OwnBytes(room(&mut self.scratch.bytes, number, rows * width), rows * width),
+            Place::Output(output) => {
+                Elements::NewBytes(self.tensors.new_bytes(output, &[rows, width])?)
+            }
+            Place::Own(number) => Elements::OwnBytes(
+                room(&mut self.scratch.bytes, number, rows * width),
+                rows * width,
+            ),
             Place::Input(_) => unreachable!("compiled: no operation writes an input"),
         })
     }
@@ -279,26 +300,40 @@ fn room<E: Clone + Default>(memory: &mut Vec<Vec<E>>, number: usize, len: usize)
 impl Program {
     /// The inputs that attention to caches reads as the beam of each position, and as biases.
     pub(crate) fn inputs_of_caches(&self) -> (BTreeSet<usize>, BTreeSet<usize>) {
-        let cached = || self.steps.iter().filter_map(|step| if let Step::Cached(cached) = step { Some(cached) } else { None });
-        (cached().map(|cached| cached.beams).collect(), cached().filter_map(|cached| cached.bias).collect())
+        let cached = || {
+            self.steps.iter().filter_map(|step| {
+                if let Step::Cached(cached) = step { Some(cached) } else { None }
+            })
+        };
+        (
+            cached().map(|cached| cached.beams).collect(),
+            cached().filter_map(|cached| cached.bias).collect(),
+        )
     }
 
-    /// Whether rows may be positions of a prefill: nothing but attention to caches depends on the order of rows.
+    /// Whether rows may be positions of a prefill: nothing but attention to caches depends on the
+    /// order of rows.
     pub(crate) fn supports_prefill(&self) -> bool {
         self.steps.iter().all(|step| match step {
             Step::Cached(cached) => cached.bias.is_none(),
             Step::Embedding(embedding) => !embedding.counts_tokens(),
             Step::SelfAttention(_) | Step::Heads(_) => false,
-            Step::Product { .. } | Step::IntegerProduct { .. } | Step::Rows(_) | Step::Memory(_) | Step::Largest(_) => true,
+            Step::Product { .. }
+            | Step::IntegerProduct { .. }
+            | Step::Rows(_)
+            | Step::Memory(_)
+            | Step::Largest(_) => true,
             Step::Rotation(_) | Step::Gate(_) | Step::Output(_) => true,
         })
     }
 
-    /// Computes the outputs, of sentences that may have pasts of [their own lengths](crate::Session::has_own_lengths).
+    /// Computes the outputs, of sentences that may have pasts of
+    /// [their own lengths](crate::Session::has_own_lengths).
     pub(crate) fn run<'c>(&self, tensors: &impl Tensors<'c>, own_lengths: bool) -> Result<()> {
         let scratch = self.scratch(tensors);
         let elements = self.buffers.iter().map(|_| Elements::None).collect();
-        let mut call = Call { program: self, tensors, elements, scratch, is_prefill: false, own_lengths };
+        let mut call =
+            Call { program: self, tensors, elements, scratch, is_prefill: false, own_lengths };
         for (index, step) in self.steps.iter().enumerate() {
             times::timed(self, step, || step.run(&mut call))?;
             for buffer in &self.released[index] {
@@ -318,7 +353,11 @@ impl Step {
                 let rows = call.rows(*x)?;
                 let rows = if call.is_unused(*out) { 0 } else { rows };
                 let mut made = call.take_floats(*out, rows)?;
-                weights.multiply(&call.floats(*x)[..rows * weights.inputs()], made.floats_mut(), call.tensors);
+                weights.multiply(
+                    &call.floats(*x)[..rows * weights.inputs()],
+                    made.floats_mut(),
+                    call.tensors,
+                );
                 call.put(*out, made);
             }
             Step::IntegerProduct { x, weights, out } => {
@@ -326,7 +365,11 @@ impl Step {
                 let rows = call.elements[*x].bytes().len() / weights.inputs().max(1);
                 let rows = if call.is_unused(*out) { 0 } else { rows };
                 let mut made = call.take_floats(*out, rows)?;
-                weights.multiply(&call.elements[*x].bytes()[..rows * weights.inputs()], made.floats_mut(), call.tensors);
+                weights.multiply(
+                    &call.elements[*x].bytes()[..rows * weights.inputs()],
+                    made.floats_mut(),
+                    call.tensors,
+                );
                 call.put(*out, made);
             }
             Step::Rows(step) => step.run(call)?,
@@ -345,7 +388,11 @@ impl Step {
 }
 
 /// Calls `work` for each part, on all threads.
-fn by_parts<P: Send>(threads: &impl Parallel, parts: impl Iterator<Item = P>, work: impl Fn(usize, P) + Sync) {
+fn by_parts<P: Send>(
+    threads: &impl Parallel,
+    parts: impl Iterator<Item = P>,
+    work: impl Fn(usize, P) + Sync,
+) {
     if threads.threads() <= 1 {
         return parts.enumerate().for_each(|(index, part)| work(index, part));
     }

@@ -1,6 +1,8 @@
 //! The reference evaluator as a runtime, to which the others are compared.
 
-use crate::{Device, Engine, Error, ErrorKind, Loaded, Options, Result, Runtime, Session, Value, Values};
+use crate::{
+    Device, Engine, Error, ErrorKind, Loaded, Options, Result, Runtime, Session, Value, Values,
+};
 use cognate_eval::{Evaluator, Float, Value as Computed};
 use cognate_graph::{Node, Program};
 use ndarray::{ArcArray, ArrayD, IxDyn};
@@ -23,16 +25,24 @@ impl Runtime for Reference {
     }
 
     fn read_file(&self, path: &Path, _: &Options) -> Result<Arc<dyn Loaded>> {
-        let message = "expected a graph, found an ONNX file; use the checkpoint, or the engine tract or ort";
+        let message =
+            "expected a graph, found an ONNX file; use the checkpoint, or the engine tract or ort";
         Err(Error::new(ErrorKind::Load, path.display(), message))
     }
 
     fn read_graphs(&self, programs: &[Program], options: &Options) -> Result<Vec<Arc<dyn Loaded>>> {
         if options.device != Device::Cpu {
-            return Err(Error::new(ErrorKind::Unavailable, self.name(), "supports only the CPU; omit `--device cuda`"));
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                self.name(),
+                "supports only the CPU; omit `--device cuda`",
+            ));
         }
         let threads = options.threads.unwrap_or(NonZeroUsize::MIN);
-        let evaluated = |program: &Program| Arc::new(Evaluated { program: program.clone(), precision: *self, threads }) as Arc<dyn Loaded>;
+        let evaluated = |program: &Program| {
+            Arc::new(Evaluated { program: program.clone(), precision: *self, threads })
+                as Arc<dyn Loaded>
+        };
         Ok(programs.iter().map(evaluated).collect())
     }
 }
@@ -46,8 +56,16 @@ struct Evaluated {
 impl Loaded for Evaluated {
     fn session(self: Arc<Self>) -> Box<dyn Session> {
         match self.precision {
-            Reference::F32 => Box::new(Evaluation::<f32>::new(&self.program, self.threads, "reference evaluator, f32")),
-            Reference::F64 => Box::new(Evaluation::<f64>::new(&self.program, self.threads, "reference evaluator, f64")),
+            Reference::F32 => Box::new(Evaluation::<f32>::new(
+                &self.program,
+                self.threads,
+                "reference evaluator, f32",
+            )),
+            Reference::F64 => Box::new(Evaluation::<f64>::new(
+                &self.program,
+                self.threads,
+                "reference evaluator, f64",
+            )),
         }
     }
 }
@@ -55,8 +73,12 @@ impl Loaded for Evaluated {
 impl Reference {
     /// A session in single precision that also calls `observe` with the maximum magnitude in each
     /// floating-point value, given or computed, except weights; NaN if a value contains NaN.
-    pub fn observed(program: &Program, observe: impl FnMut(&Node, f32) + 'static) -> Box<dyn Session> {
-        let mut evaluation = Evaluation::<f32>::new(program, NonZeroUsize::MIN, "reference evaluator, f32");
+    pub fn observed(
+        program: &Program,
+        observe: impl FnMut(&Node, f32) + 'static,
+    ) -> Box<dyn Session> {
+        let mut evaluation =
+            Evaluation::<f32>::new(program, NonZeroUsize::MIN, "reference evaluator, f32");
         evaluation.observe = Some(Box::new(observe));
         Box::new(evaluation)
     }
@@ -90,7 +112,9 @@ impl<F: Float> Evaluation<F> {
 
 /// The maximum magnitude; NaN if a value is NaN.
 fn largest<F: Float>(values: &ArcArray<F, IxDyn>) -> f32 {
-    let larger = |largest: F, &value: &F| if largest.is_nan() || value.abs() <= largest { largest } else { value.abs() };
+    let larger = |largest: F, &value: &F| {
+        if largest.is_nan() || value.abs() <= largest { largest } else { value.abs() }
+    };
     values.iter().fold(F::zero(), larger).to_f32().unwrap_or(f32::NAN)
 }
 
@@ -132,9 +156,15 @@ impl<F: Host> Session for Evaluation<F> {
     }
 
     fn run(&mut self, inputs: &Values) -> Result<Values> {
-        if let Some((name, _)) = inputs.iter().find(|(name, _)| !self.inputs.iter().any(|known| known == name)) {
+        if let Some((name, _)) =
+            inputs.iter().find(|(name, _)| !self.inputs.iter().any(|known| known == name))
+        {
             let message = format!("unknown input; the graph has {}", self.inputs.join(", "));
-            return Err(Error::new(ErrorKind::Input, format!("{}: input {name}", self.graph), message));
+            return Err(Error::new(
+                ErrorKind::Input,
+                format!("{}: input {name}", self.graph),
+                message,
+            ));
         }
         let mut given = Vec::new();
         for (name, value) in inputs.iter() {
@@ -148,7 +178,9 @@ impl<F: Host> Session for Evaluation<F> {
             };
             given.push((name, value));
         }
-        let lookup = |name: &str| given.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
+        let lookup = |name: &str| {
+            given.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone())
+        };
         let Self { evaluator, observe, .. } = self;
         let computed = match observe {
             None => evaluator.run(lookup),

@@ -72,7 +72,8 @@ impl Signature {
         Self { place, inputs, input_names, output_names, n_own: 0 }
     }
 
-    /// The same where so many of the last inputs are those of programs: lists of tokens, which can be left out.
+    /// The same where so many of the last inputs are those of programs: lists of tokens, which can
+    /// be left out.
     pub(crate) fn with_own(self, n_own: usize) -> Self {
         Self { n_own, ..self }
     }
@@ -112,12 +113,23 @@ impl Signature {
     }
 
     /// Returns the given values in the graph's order, if they are valid.
-    pub(crate) fn arrange<'n, T: Given>(&self, given: impl IntoIterator<Item = (&'n str, T)>) -> Result<Vec<T>> {
+    pub(crate) fn arrange<'n, T: Given>(
+        &self,
+        given: impl IntoIterator<Item = (&'n str, T)>,
+    ) -> Result<Vec<T>> {
         let mut slots: Vec<Option<T>> = self.inputs.iter().map(|_| None).collect();
         for (name, value) in given {
             match self.input_names.iter().position(|known| known == name) {
                 Some(index) => slots[index] = Some(value),
-                None => return Err(self.error(name, format!("unknown input; the graph has {}", self.inputs_of_file().join(", ")))),
+                None => {
+                    return Err(self.error(
+                        name,
+                        format!(
+                            "unknown input; the graph has {}",
+                            self.inputs_of_file().join(", ")
+                        ),
+                    ));
+                }
             }
         }
         let mut arranged = Vec::with_capacity(slots.len());
@@ -126,7 +138,9 @@ impl Signature {
             let value = match slot {
                 Some(value) => value,
                 None if self.has_own(&input.name) => T::no_tokens()?,
-                None => return Err(self.error(&input.name, format!("expected {input}, found nothing"))),
+                None => {
+                    return Err(self.error(&input.name, format!("expected {input}, found nothing")));
+                }
             };
             self.check(input, &value, &mut sizes)?;
             arranged.push(value);
@@ -134,9 +148,16 @@ impl Signature {
         Ok(arranged)
     }
 
-    fn check<'s>(&'s self, input: &'s Input, value: &impl Given, sizes: &mut Sizes<'s>) -> Result<()> {
+    fn check<'s>(
+        &'s self,
+        input: &'s Input,
+        value: &impl Given,
+        sizes: &mut Sizes<'s>,
+    ) -> Result<()> {
         let (element, shape) = (value.element(), value.shape());
-        let wrong = |but: String| self.error(&input.name, format!("expected {input}, found {element} {shape:?}{but}"));
+        let wrong = |but: String| {
+            self.error(&input.name, format!("expected {input}, found {element} {shape:?}{but}"))
+        };
         let axes = input.axes.as_deref();
         if element != input.element || axes.is_some_and(|axes| axes.len() != shape.len()) {
             return Err(wrong(String::new()));
@@ -197,7 +218,11 @@ mod tests {
     }
 
     fn signature() -> Signature {
-        let input = |name: &str, element: &'static str, axes| Input { name: name.into(), element: element.into(), axes };
+        let input = |name: &str, element: &'static str, axes| Input {
+            name: name.into(),
+            element: element.into(),
+            axes,
+        };
         let symbol = |name: &str| Axis::Symbol(name.into());
         let inputs = vec![
             input("ids", "i64", Some(vec![symbol("batch"), symbol("src")])),
@@ -221,7 +246,8 @@ mod tests {
 
     #[test]
     fn values_come_in_the_order_of_the_graph() {
-        let arranged = signature().arrange([free(), states(&[2, 0, 4]), ids([2, 3])]).expect("all fit");
+        let arranged =
+            signature().arrange([free(), states(&[2, 0, 4]), ids([2, 3])]).expect("all fit");
         let shapes: Vec<_> = arranged.into_iter().map(|tensor| tensor.1).collect();
         assert_eq!(shapes, [vec![2, 3], vec![2, 0, 4], vec![7]]);
     }
@@ -230,15 +256,27 @@ mod tests {
     fn inputs_of_programs_can_be_left_out() {
         let mut signature = signature();
         let names = signature.input_names.clone();
-        signature.inputs[2] = Input { name: "own".into(), element: "i64".into(), axes: Some(vec![Axis::Symbol("tokens".into())]) };
+        signature.inputs[2] = Input {
+            name: "own".into(),
+            element: "i64".into(),
+            axes: Some(vec![Axis::Symbol("tokens".into())]),
+        };
         signature.input_names[2] = "own".into();
-        assert!(signature.arrange([ids([2, 3]), states(&[2, 0, 4])]).is_err(), "an input of the file");
+        assert!(
+            signature.arrange([ids([2, 3]), states(&[2, 0, 4])]).is_err(),
+            "an input of the file"
+        );
         let signature = signature.with_own(1);
         assert!(signature.has_own("own") && !signature.has_own("ids"));
         assert_eq!(signature.inputs_of_file(), &names[..2]);
-        let last = |given: Vec<(&'static str, Tensor)>| signature.arrange(given).expect("all fit").pop().expect("three").1;
+        let last = |given: Vec<(&'static str, Tensor)>| {
+            signature.arrange(given).expect("all fit").pop().expect("three").1
+        };
         assert_eq!(last(vec![ids([2, 3]), states(&[2, 0, 4])]), [0]);
-        assert_eq!(last(vec![ids([2, 3]), states(&[2, 0, 4]), ("own", Tensor("i64", vec![5]))]), [5]);
+        assert_eq!(
+            last(vec![ids([2, 3]), states(&[2, 0, 4]), ("own", Tensor("i64", vec![5]))]),
+            [5]
+        );
     }
 
     #[test]

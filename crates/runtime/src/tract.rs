@@ -12,8 +12,8 @@ use crate::huge_pages::{self, HugePages};
 use crate::program::Substituted;
 use crate::signature::{Axis, Element, Given, Input, Signature};
 use crate::{
-    BEST, Device, Engine, EngineTensor, Error, ErrorKind, Loaded, Options, Result, Runtime, SHORTLIST, Session, Value, Values, exchange,
-    in_memory, read_checked,
+    BEST, Device, Engine, EngineTensor, Error, ErrorKind, Loaded, Options, Result, Runtime,
+    SHORTLIST, Session, Value, Values, exchange, in_memory, read_checked,
 };
 use cognate_graph::{Program, f16};
 use ndarray::ArrayD;
@@ -23,8 +23,8 @@ use std::path::Path;
 use std::sync::Arc;
 use tract_onnx::pb;
 use tract_onnx::prelude::{
-    Datum, DatumType, Framework, InferenceModelExt, IntoArcTensor, IntoTValue, OutletId, TValue, TVec, Tensor, TractError, TractResult,
-    TypedModel, TypedModelPatch, TypedSimplePlan,
+    Datum, DatumType, Framework, InferenceModelExt, IntoArcTensor, IntoTValue, OutletId, TValue,
+    TVec, Tensor, TractError, TractResult, TypedModel, TypedModelPatch, TypedSimplePlan,
 };
 use tract_onnx::tract_core::ops::konst::Const;
 use tract_onnx::tract_core::ops::matmul::pack::OptMatMulPack;
@@ -50,12 +50,22 @@ impl Runtime for Tract {
         }
         read_checked(path, || {
             let before = huge_pages::Before::loading(options);
-            let wrong = |reason| Error::new(ErrorKind::Load, path.display(), format!("{ENGINE} cannot load it: {reason}"));
-            let proto = guarded(|| operators::reader().proto_model_for_path(path)).map_err(wrong)?;
+            let wrong = |reason| {
+                Error::new(
+                    ErrorKind::Load,
+                    path.display(),
+                    format!("{ENGINE} cannot load it: {reason}"),
+                )
+            };
+            let proto =
+                guarded(|| operators::reader().proto_model_for_path(path)).map_err(wrong)?;
             let own = guarded(|| Ok(program::substituted(path, &proto))).map_err(wrong)??;
             let planned = guarded(|| {
                 let mut proto = own.as_ref().map_or(Ok(proto), program::converted)?;
-                proto.graph.iter_mut().for_each(|graph| graph.output.retain(|output| !options.removes(&output.name)));
+                proto
+                    .graph
+                    .iter_mut()
+                    .for_each(|graph| graph.output.retain(|output| !options.removes(&output.name)));
                 Planned::read(path, proto, own, before)
             });
             let planned: Arc<dyn Loaded> = Arc::new(planned.map_err(wrong)?);
@@ -86,7 +96,12 @@ impl Loaded for Planned {
 
 impl Planned {
     /// Plans the file at `path`, whose contents are `proto`, which may be `own` with programs.
-    fn read(path: &Path, mut proto: pb::ModelProto, own: Option<Substituted>, before: huge_pages::Before) -> TractResult<Self> {
+    fn read(
+        path: &Path,
+        mut proto: pb::ModelProto,
+        own: Option<Substituted>,
+        before: huge_pages::Before,
+    ) -> TractResult<Self> {
         let onnx = operators::reader();
         prepare::prepare(&mut proto);
         let graph = proto.graph.as_ref().ok_or_else(|| TractError::msg("missing graph"))?;
@@ -94,7 +109,10 @@ impl Planned {
         let folder = path.parent().and_then(Path::to_str);
         let parsed = onnx.parse(&proto, folder)?;
         if !parsed.unresolved_inputs.is_empty() {
-            return Err(TractError::msg(format!("no node computes the inputs {}", parsed.unresolved_inputs.join(", "))));
+            return Err(TractError::msg(format!(
+                "no node computes the inputs {}",
+                parsed.unresolved_inputs.join(", ")
+            )));
         }
         let mut model = parsed.model;
         if own.is_some() {
@@ -126,7 +144,11 @@ fn pack_shared_weights(model: &mut TypedModel) -> TractResult<()> {
         let node = model.node(id);
         let weight = node.inputs.first().and_then(|input| model.node(input.node).op_as::<Const>());
         let (true, Some(weight)) = (node.op_is::<OptMatMulPack>(), weight) else { continue };
-        let Some(packed) = node.op.eval_out_of_plan([weight.val().clone().into_tvalue()].into_iter().collect())? else { continue };
+        let Some(packed) =
+            node.op.eval_out_of_plan([weight.val().clone().into_tvalue()].into_iter().collect())?
+        else {
+            continue;
+        };
         let mut patch = TypedModelPatch::default();
         for (slot, packed) in packed.into_iter().enumerate() {
             let outlet = OutletId::new(id, slot);
@@ -143,16 +165,26 @@ fn pack_shared_weights(model: &mut TypedModel) -> TractResult<()> {
 /// The inputs and outputs of the file; initializers that are listed as inputs are not inputs.
 fn signature(path: &Path, graph: &pb::GraphProto) -> Signature {
     let is_initializer = |name: &str| graph.initializer.iter().any(|tensor| tensor.name == name);
-    let inputs = graph.input.iter().filter(|input| !is_initializer(&input.name)).map(input).collect();
+    let inputs =
+        graph.input.iter().filter(|input| !is_initializer(&input.name)).map(input).collect();
     let outputs = graph.output.iter().map(|output| output.name.clone()).collect();
     Signature::new(path.display().to_string(), inputs, outputs)
 }
 
 fn input(info: &pb::ValueInfoProto) -> Input {
-    let tensor = info.r#type.as_ref().and_then(|ty| ty.value.as_ref()).map(|pb::type_proto::Value::TensorType(tensor)| tensor);
-    let element = tensor.and_then(|tensor| pb::tensor_proto::DataType::try_from(tensor.elem_type).ok());
-    let element = element.and_then(|element| DatumType::try_from(element).ok()).map_or("unknown".into(), element_name);
-    let axes = tensor.and_then(|tensor| tensor.shape.as_ref()).map(|shape| shape.dim.iter().map(axis).collect());
+    let tensor = info
+        .r#type
+        .as_ref()
+        .and_then(|ty| ty.value.as_ref())
+        .map(|pb::type_proto::Value::TensorType(tensor)| tensor);
+    let element =
+        tensor.and_then(|tensor| pb::tensor_proto::DataType::try_from(tensor.elem_type).ok());
+    let element = element
+        .and_then(|element| DatumType::try_from(element).ok())
+        .map_or("unknown".into(), element_name);
+    let axes = tensor
+        .and_then(|tensor| tensor.shape.as_ref())
+        .map(|shape| shape.dim.iter().map(axis).collect());
     Input { name: info.name.clone(), element, axes }
 }
 
@@ -161,7 +193,9 @@ fn axis(dim: &pb::tensor_shape_proto::Dimension) -> Axis {
     match &dim.value {
         Some(Value::DimValue(size)) => usize::try_from(*size).map_or(Axis::Open, Axis::Size),
         // tract reads `?` as an open axis.
-        Some(Value::DimParam(name)) if !name.is_empty() && name != "?" => Axis::Symbol(name.clone()),
+        Some(Value::DimParam(name)) if !name.is_empty() && name != "?" => {
+            Axis::Symbol(name.clone())
+        }
         Some(Value::DimParam(_)) | None => Axis::Open,
     }
 }
@@ -210,7 +244,12 @@ impl Session for TractSession {
     }
 
     fn run(&mut self, inputs: &Values) -> Result<Values> {
-        self.planned.run(inputs.iter().map(|(name, value)| Ok((name, self.planned.given(name, value)?))).collect::<Result<_>>()?)
+        self.planned.run(
+            inputs
+                .iter()
+                .map(|(name, value)| Ok((name, self.planned.given(name, value)?)))
+                .collect::<Result<_>>()?,
+        )
     }
 
     /// A program writes over an input that nobody else has.
@@ -221,9 +260,16 @@ impl Session for TractSession {
             written.push((input.as_str(), self.planned.given(input, &value)?));
         }
         // The host's arrays become tensors once, not in each step.
-        let names: Vec<_> = state.iter().filter(|(_, value)| matches!(value, Value::F32(_))).map(|(name, _)| name.to_owned()).collect();
+        let names: Vec<_> = state
+            .iter()
+            .filter(|(_, value)| matches!(value, Value::F32(_)))
+            .map(|(name, _)| name.to_owned())
+            .collect();
         for name in names {
-            let value = state.get(&name).map(|value| self.planned.given(&name, value)).expect("a name of the state")?;
+            let value = state
+                .get(&name)
+                .map(|value| self.planned.given(&name, value))
+                .expect("a name of the state")?;
             state.insert(name, Value::Engine(Arc::new(TractTensor { value })));
         }
         let read = state.iter().map(|(name, value)| Ok((name, self.planned.given(name, value)?)));
@@ -240,12 +286,23 @@ impl Planned {
 
     fn run(&self, given: Vec<(&str, TValue)>) -> Result<Values> {
         let given: TVec<TValue> = self.signature.arrange(given)?.into_iter().collect();
-        let outputs = guarded(|| self.plan.run(given)?.into_iter().map(TractTensor::new).collect::<TractResult<Vec<_>>>());
-        let failed = |reason| Error::new(ErrorKind::Run, self.signature.place(), format!("{} failed: {reason}", self.engine));
+        let outputs = guarded(|| {
+            self.plan.run(given)?.into_iter().map(TractTensor::new).collect::<TractResult<Vec<_>>>()
+        });
+        let failed = |reason| {
+            Error::new(
+                ErrorKind::Run,
+                self.signature.place(),
+                format!("{} failed: {reason}", self.engine),
+            )
+        };
         let outputs = outputs.map_err(failed)?;
         self.huge_pages.after_run();
         let names = self.signature.output_names().iter();
-        Ok(names.zip(outputs).map(|(name, output)| (name.as_str(), Value::Engine(Arc::new(output)))).collect())
+        Ok(names
+            .zip(outputs)
+            .map(|(name, output)| (name.as_str(), Value::Engine(Arc::new(output))))
+            .collect())
     }
 }
 
@@ -254,7 +311,9 @@ fn given(value: TValue, half: bool) -> Result<TValue> {
     if !half || value.datum_type() != DatumType::F32 {
         return Ok(value);
     }
-    let rounded = value.cast_to::<f16>().map_err(|error| Error::new(ErrorKind::Run, ENGINE, format!("cannot round a value: {error:#}")))?;
+    let rounded = value.cast_to::<f16>().map_err(|error| {
+        Error::new(ErrorKind::Run, ENGINE, format!("cannot round a value: {error:#}"))
+    })?;
     Ok(rounded.into_owned().into())
 }
 
@@ -272,7 +331,8 @@ fn tensor(value: &Value) -> Result<TValue> {
 }
 
 fn copied<T: Datum + Copy>(array: &ArrayD<T>) -> TValue {
-    let contiguous = array.as_slice().and_then(|slice| Tensor::from_shape(array.shape(), slice).ok());
+    let contiguous =
+        array.as_slice().and_then(|slice| Tensor::from_shape(array.shape(), slice).ok());
     contiguous.unwrap_or_else(|| Tensor::from(array.clone())).into()
 }
 
@@ -299,7 +359,11 @@ struct TractTensor {
 impl TractTensor {
     fn new(value: TValue) -> TractResult<Self> {
         // tract computes shapes in its own type, which no input accepts.
-        let value = if value.datum_type() == DatumType::TDim { value.cast_to::<i64>()?.into_owned().into() } else { value };
+        let value = if value.datum_type() == DatumType::TDim {
+            value.cast_to::<i64>()?.into_owned().into()
+        } else {
+            value
+        };
         Ok(Self { value })
     }
 }
@@ -311,14 +375,33 @@ impl EngineTensor for TractTensor {
 
     fn to_host(&self) -> Result<Value> {
         let host = match self.value.datum_type() {
-            DatumType::F32 => self.value.to_plain_array_view::<f32>().map(|view| view.to_owned().into()),
-            DatumType::F16 => self.value.to_plain_array_view::<f16>().map(|view| view.mapv(f16::to_f32).into()),
-            DatumType::F64 => self.value.to_plain_array_view::<f64>().map(|view| view.to_owned().into()),
-            DatumType::I64 => self.value.to_plain_array_view::<i64>().map(|view| view.to_owned().into()),
-            DatumType::Bool => self.value.to_plain_array_view::<bool>().map(|view| view.mapv(i64::from).into()),
-            other => Err(TractError::msg(format!("expected elements of f32, f16, f64, i64 or bool, found {}", element_name(other)))),
+            DatumType::F32 => {
+                self.value.to_plain_array_view::<f32>().map(|view| view.to_owned().into())
+            }
+            DatumType::F16 => {
+                self.value.to_plain_array_view::<f16>().map(|view| view.mapv(f16::to_f32).into())
+            }
+            DatumType::F64 => {
+                self.value.to_plain_array_view::<f64>().map(|view| view.to_owned().into())
+            }
+            DatumType::I64 => {
+                self.value.to_plain_array_view::<i64>().map(|view| view.to_owned().into())
+            }
+            DatumType::Bool => {
+                self.value.to_plain_array_view::<bool>().map(|view| view.mapv(i64::from).into())
+            }
+            other => Err(TractError::msg(format!(
+                "expected elements of f32, f16, f64, i64 or bool, found {}",
+                element_name(other)
+            ))),
         };
-        host.map_err(|error| Error::new(ErrorKind::Run, ENGINE, format!("cannot copy a value to the host: {error:#}")))
+        host.map_err(|error| {
+            Error::new(
+                ErrorKind::Run,
+                ENGINE,
+                format!("cannot copy a value to the host: {error:#}"),
+            )
+        })
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -333,7 +416,10 @@ fn guarded<T>(work: impl FnOnce() -> TractResult<T>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result.map_err(|error| format!("{error:#}")),
         Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+            let text = panic
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or_else(|| panic.downcast_ref::<&str>().copied());
             Err(format!("it panicked: {}", text.unwrap_or("no message")))
         }
     }
@@ -348,14 +434,21 @@ mod tests {
 
     #[test]
     fn engine_is_the_version_that_the_workspace_builds() {
-        let lock = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock")).expect("Cargo.lock");
+        let lock =
+            std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.lock"))
+                .expect("Cargo.lock");
         let version = ENGINE.trim_start_matches("tract ");
-        assert!(lock.contains(&format!("name = \"tract-onnx\"\nversion = \"{version}\"\n")), "Cargo.lock: expected tract-onnx {version}");
+        assert!(
+            lock.contains(&format!("name = \"tract-onnx\"\nversion = \"{version}\"\n")),
+            "Cargo.lock: expected tract-onnx {version}"
+        );
     }
 
     #[test]
     fn own_values_are_taken_without_a_copy() {
-        let held = Value::Engine(Arc::new(TractTensor { value: copied(&ArrayD::<f32>::zeros(ndarray::IxDyn(&[2, 3]))) }));
+        let held = Value::Engine(Arc::new(TractTensor {
+            value: copied(&ArrayD::<f32>::zeros(ndarray::IxDyn(&[2, 3]))),
+        }));
         let address = |value: &TValue| value.as_bytes().as_ptr();
         let [first, second] = [tensor(&held), tensor(&held)].map(|value| value.expect("a tensor"));
         assert_eq!(address(&first), address(&second));
@@ -367,17 +460,39 @@ mod tests {
         const ROWS: usize = 40_000;
         let builder = Builder::new("tied");
         let table = builder.root().parameter("table", [ROWS, 32]);
-        builder.output("y", table.gather(builder.input("ids", DType::I64, ["rows", "tgt"])).linear(table, None));
+        builder.output(
+            "y",
+            table.gather(builder.input("ids", DType::I64, ["rows", "tgt"])).linear(table, None),
+        );
         let recipe = Recipe::generated(Arc::new(Zeros), &[ROWS, 32]);
         let weights = [("table".to_string(), recipe)].into_iter().collect();
-        let program = Program::new(builder.finish().expect("a legal graph"), weights).expect("weights that fit");
+        let program = Program::new(builder.finish().expect("a legal graph"), weights)
+            .expect("weights that fit");
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
-        std::fs::write(file.path(), to_onnx_bytes(&program, &Metadata::default()).expect("an export")).expect("written");
+        std::fs::write(
+            file.path(),
+            to_onnx_bytes(&program, &Metadata::default()).expect("an export"),
+        )
+        .expect("written");
         let proto = operators::reader().proto_model_for_path(file.path()).expect("a file of ONNX");
-        let planned = Planned::read(file.path(), proto, None, huge_pages::Before::loading(&Options::default())).expect("a legal file");
+        let planned = Planned::read(
+            file.path(),
+            proto,
+            None,
+            huge_pages::Before::loading(&Options::default()),
+        )
+        .expect("a legal file");
         let model = planned.plan.model();
-        let packs_a_constant = |node: &&TypedNode| node.op_is::<OptMatMulPack>() && model.node(node.inputs[0].node).op_is::<Const>();
-        let late: Vec<_> = planned.plan.order_without_consts().iter().map(|&id| model.node(id)).filter(packs_a_constant).collect();
+        let packs_a_constant = |node: &&TypedNode| {
+            node.op_is::<OptMatMulPack>() && model.node(node.inputs[0].node).op_is::<Const>()
+        };
+        let late: Vec<_> = planned
+            .plan
+            .order_without_consts()
+            .iter()
+            .map(|&id| model.node(id))
+            .filter(packs_a_constant)
+            .collect();
         assert!(late.is_empty(), "packed at every run: {late:?}");
     }
 

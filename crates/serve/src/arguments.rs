@@ -9,11 +9,13 @@ use std::time::Duration;
 /// Options of the server.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
-    /// Model to serve, of text or of speech, an export or a checkpoint, by a name; can be given several times. A file, such as the
-    /// encoder.onnx of an export, is served as tensors: opus-encoder=out/encoder.onnx
+    /// Model to serve, of text or of speech, an export or a checkpoint, by a name; can be given
+    /// several times. A file, such as the encoder.onnx of an export, is served as tensors:
+    /// opus-encoder=out/encoder.onnx
     #[arg(short, long = "model", value_name = "NAME=DIR", required = true, value_parser = named::<PathBuf>)]
     pub models: Vec<(String, PathBuf)>,
-    /// Languages of a model whose tokenizer does not name them, for LibreTranslate's API: opus=en-de
+    /// Languages of a model whose tokenizer does not name them, for LibreTranslate's API:
+    /// opus=en-de
     #[arg(long, value_name = "NAME=SOURCE-TARGET", value_parser = named::<Pair>)]
     pub languages: Vec<(String, Pair)>,
     /// Address to listen at; 0.0.0.0:8000 is open to the network
@@ -25,13 +27,15 @@ pub struct Arguments {
     /// Device of the engine: cpu or cuda
     #[arg(long, value_name = "NAME", default_value = "cpu", value_parser = parsed::<cognate::Device>)]
     pub device: cognate::Device,
-    /// Batches of each model that are translated at the same time [default: the number of cores, on a GPU 1]
+    /// Batches of each model that are translated at the same time [default: the number of cores, on
+    /// a GPU 1]
     #[arg(long, value_name = "N")]
     pub workers: Option<NonZeroUsize>,
     /// Threads of ONNX Runtime for each worker [default: 1]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
-    /// Maximum number of tokens of a batch, padding and beams included, and of an integer tensor for a graph
+    /// Maximum number of tokens of a batch, padding and beams included, and of an integer tensor
+    /// for a graph
     #[arg(long, value_name = "N", default_value = "2048")]
     pub batch_tokens: NonZeroUsize,
     /// Maximum number of bytes of a request
@@ -64,8 +68,8 @@ pub struct Arguments {
     /// Seconds after which a transcription is answered by 504
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
     pub audio_timeout: Duration,
-    /// File with API keys, one per line; requests must have one of them, as `Authorization: Bearer KEY`, `X-API-Key` or, in
-    /// LibreTranslate's API, `api_key`
+    /// File with API keys, one per line; requests must have one of them, as
+    /// `Authorization: Bearer KEY`, `X-API-Key` or, in LibreTranslate's API, `api_key`
     #[arg(long, value_name = "FILE")]
     pub api_keys: Option<PathBuf>,
     /// Origin whose pages may call the server, or * for all; can be given several times
@@ -90,7 +94,9 @@ impl std::str::FromStr for Pair {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once('-') {
-            Some((source, target)) if !source.is_empty() && !target.is_empty() => Ok(Self { source: source.into(), target: target.into() }),
+            Some((source, target)) if !source.is_empty() && !target.is_empty() => {
+                Ok(Self { source: source.into(), target: target.into() })
+            }
             _ => Err(format!("expected SOURCE-TARGET, found {text}")),
         }
     }
@@ -101,8 +107,13 @@ fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T,
 }
 
 fn named<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<(String, T), String> {
-    let (name, rest) = text.split_once('=').ok_or_else(|| format!("expected NAME=..., found {text}"))?;
-    if name.is_empty() || !name.chars().all(|character| character.is_ascii_alphanumeric() || "-_.".contains(character)) {
+    let (name, rest) =
+        text.split_once('=').ok_or_else(|| format!("expected NAME=..., found {text}"))?;
+    if name.is_empty()
+        || !name
+            .chars()
+            .all(|character| character.is_ascii_alphanumeric() || "-_.".contains(character))
+    {
         return Err(format!("expected a name of letters, digits, -, _ and ., found {name:?}"));
     }
     Ok((name.into(), parsed(rest)?))
@@ -110,16 +121,29 @@ fn named<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<(St
 
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0 && *seconds < 1e6);
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("expected a number of seconds above 0, found {text}"))
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| format!("expected a number of seconds above 0, found {text}"))
 }
 
 impl Arguments {
     /// The API keys; none if all requests are allowed.
     pub(crate) fn keys(&self) -> Result<Vec<String>, Error> {
         let Some(file) = &self.api_keys else { return Ok(Vec::new()) };
-        let wrong = |message: String| Error::new(ErrorKind::Options, format_args!("{}: {message}", file.display()));
+        let wrong = |message: String| {
+            Error::new(ErrorKind::Options, format_args!("{}: {message}", file.display()))
+        };
         let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
-        let keys: Vec<String> = text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
-        if keys.is_empty() { Err(wrong("has no keys; expected one per line".into())) } else { Ok(keys) }
+        let keys: Vec<String> = text
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect();
+        if keys.is_empty() {
+            Err(wrong("has no keys; expected one per line".into()))
+        } else {
+            Ok(keys)
+        }
     }
 }

@@ -14,9 +14,11 @@ pub(crate) fn name(code: &str) -> String {
     language(code).map_or_else(|| code.to_owned(), |language| language.to_name().to_owned())
 }
 
-/// The most likely of these codes, and a confidence from 0 to 100. `None` if none of the languages can be recognised.
+/// The most likely of these codes, and a confidence from 0 to 100. `None` if none of the languages
+/// can be recognised.
 pub(crate) fn detect<'c>(text: &str, codes: &'c [String]) -> Option<(&'c str, f64)> {
-    let known = |code: &'c String| Some((code.as_str(), Lang::from_code(language(code)?.to_639_3())?));
+    let known =
+        |code: &'c String| Some((code.as_str(), Lang::from_code(language(code)?.to_639_3())?));
     let known: Vec<_> = codes.iter().filter_map(known).collect();
     let (first, _) = *known.first()?;
     let detector = Detector::with_allowlist(known.iter().map(|(_, lang)| *lang).collect());

@@ -1,4 +1,5 @@
-//! Models that are an ONNX graph, such as the encoder or the decoder of an export: tensors in, tensors out.
+//! Models that are an ONNX graph, such as the encoder or the decoder of an export: tensors in,
+//! tensors out.
 
 use crate::arguments::Arguments;
 use crate::error::{Error, ErrorKind, Failure};
@@ -30,18 +31,38 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    pub(crate) fn load(name: &str, file: &Path, arguments: &Arguments, metrics: &Arc<Metrics>) -> Result<Self, Error> {
-        let wrong = |message: String| Error::new(ErrorKind::Model, format_args!("{name}: {message}"));
-        let workers = arguments.workers.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
+    pub(crate) fn load(
+        name: &str,
+        file: &Path,
+        arguments: &Arguments,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Self, Error> {
+        let wrong =
+            |message: String| Error::new(ErrorKind::Model, format_args!("{name}: {message}"));
+        let workers = arguments
+            .workers
+            .or_else(|| std::thread::available_parallelism().ok())
+            .unwrap_or(NonZeroUsize::MIN);
         let threads = Some(arguments.threads.unwrap_or(NonZeroUsize::MIN));
-        let options = Options { device: arguments.device, threads, workers: Some(workers), ..Options::default() };
-        let runtime = arguments.engine.open(arguments.device).map_err(|error| wrong(error.to_string()))?;
+        let options = Options {
+            device: arguments.device,
+            threads,
+            workers: Some(workers),
+            ..Options::default()
+        };
+        let runtime =
+            arguments.engine.open(arguments.device).map_err(|error| wrong(error.to_string()))?;
         // The engine's reader checks the file, so it comes first.
         let loaded = runtime.read_file(file, &options).map_err(|error| wrong(error.to_string()))?;
         let listing = Listing::read(file).map_err(|error| wrong(error.to_string()))?;
         let types = |values: &[(String, String)]| -> Result<Vec<TensorType>, Error> {
             let of_value = |(value, described): &(String, String)| {
-                let expected = || wrong(format!("{}: {value}: expected tensors of f32, f16 and i64, found {described}", file.display()));
+                let expected = || {
+                    wrong(format!(
+                        "{}: {value}: expected tensors of f32, f16 and i64, found {described}",
+                        file.display()
+                    ))
+                };
                 TensorType::of_graph(value, described).ok_or_else(expected)
             };
             values.iter().map(of_value).collect()
@@ -50,7 +71,17 @@ impl Graph {
         let engine = loaded.clone().session().engine().to_owned();
         let (room, metrics) = (Arc::new(Semaphore::new(workers.get())), metrics.clone());
         let (max_integers, timeout) = (arguments.batch_tokens.get(), arguments.timeout);
-        Ok(Self { name: name.into(), engine, inputs, outputs, loaded, room, max_integers, timeout, metrics })
+        Ok(Self {
+            name: name.into(),
+            engine,
+            inputs,
+            outputs,
+            loaded,
+            room,
+            max_integers,
+            timeout,
+            metrics,
+        })
     }
 
     /// The outputs for a request's inputs, as soon as a worker is free.
@@ -59,13 +90,16 @@ impl Graph {
         let (graph, began) = (self.clone(), Instant::now());
         let running = async {
             let permit = self.room.clone().acquire_owned().await;
-            let permit = permit.map_err(|error| Failure::new(StatusCode::SERVICE_UNAVAILABLE, error))?;
+            let permit =
+                permit.map_err(|error| Failure::new(StatusCode::SERVICE_UNAVAILABLE, error))?;
             let work = move || {
                 // A request that took too long holds its worker until it ends.
                 let _permit = permit;
                 graph.compute(&values)
             };
-            tokio::task::spawn_blocking(work).await.map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error))?
+            tokio::task::spawn_blocking(work)
+                .await
+                .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error))?
         };
         let done = tokio::time::timeout(self.timeout, running).await;
         self.metrics.latency(&self.name, "request", began.elapsed());
@@ -78,32 +112,50 @@ impl Graph {
         for Tensor { name, shape, elements } in inputs {
             let Some(expected) = self.inputs.iter().find(|expected| expected.name == name) else {
                 let names: Vec<_> = self.inputs.iter().map(|input| input.name.as_str()).collect();
-                return Err(Failure::bad(format_args!("inputs: expected {}, found {name}", names.join(", "))));
+                return Err(Failure::bad(format_args!(
+                    "inputs: expected {}, found {name}",
+                    names.join(", ")
+                )));
             };
             let fits = shape.len() == expected.shape.len()
-                && shape.iter().zip(&expected.shape).all(|(&size, &wanted)| wanted < 0 || i64::try_from(size) == Ok(wanted));
+                && shape
+                    .iter()
+                    .zip(&expected.shape)
+                    .all(|(&size, &wanted)| wanted < 0 || i64::try_from(size) == Ok(wanted));
             if !fits || elements.datatype() != expected.datatype {
-                let found = TensorType { name, datatype: elements.datatype(), shape: shape.iter().map(|&size| size as i64).collect() };
-                return Err(Failure::bad(format_args!("inputs: expected {expected}, found {found}")));
+                let found = TensorType {
+                    name,
+                    datatype: elements.datatype(),
+                    shape: shape.iter().map(|&size| size as i64).collect(),
+                };
+                return Err(Failure::bad(format_args!(
+                    "inputs: expected {expected}, found {found}"
+                )));
             }
             let (value, limit) = (array(shape, elements), self.max_integers);
             if let Value::I64(numbers) = &value
                 && numbers.len() > limit
             {
-                let message = format!("{name}: expected at most {limit} tokens (--batch-tokens), found {}", numbers.len());
+                let message = format!(
+                    "{name}: expected at most {limit} tokens (--batch-tokens), found {}",
+                    numbers.len()
+                );
                 return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message));
             }
             values.insert(name, value);
         }
         match self.inputs.iter().find(|input| values.get(&input.name).is_none()) {
-            Some(missing) => Err(Failure::bad(format_args!("inputs: expected {missing}, found none"))),
+            Some(missing) => {
+                Err(Failure::bad(format_args!("inputs: expected {missing}, found none")))
+            }
             None => Ok(values),
         }
     }
 
     fn compute(&self, values: &Values) -> Result<Vec<Tensor>, Failure> {
         // Engines find ids beyond the vocabulary and sizes that do not fit each other.
-        let wrong = |error: cognate_runtime::Error| Failure::bad(format_args!("{}: {error}", self.name));
+        let wrong =
+            |error: cognate_runtime::Error| Failure::bad(format_args!("{}: {error}", self.name));
         let mut session = self.loaded.clone().session();
         let found = session.run(values).map_err(wrong)?;
         let of_value = |(name, value): (String, Value)| {
@@ -122,8 +174,14 @@ impl Graph {
 fn array(shape: Vec<usize>, elements: Elements) -> Value {
     const FITS: &str = "a request's tensor has as many elements as its shape";
     match elements {
-        Elements::Fp32(numbers) => ArrayD::from_shape_vec(IxDyn(&shape), numbers).expect(FITS).into(),
-        Elements::Int64(numbers) => ArrayD::from_shape_vec(IxDyn(&shape), numbers).expect(FITS).into(),
-        Elements::Bytes(_) => unreachable!("{:?} was compared with the graph's input", Datatype::Bytes),
+        Elements::Fp32(numbers) => {
+            ArrayD::from_shape_vec(IxDyn(&shape), numbers).expect(FITS).into()
+        }
+        Elements::Int64(numbers) => {
+            ArrayD::from_shape_vec(IxDyn(&shape), numbers).expect(FITS).into()
+        }
+        Elements::Bytes(_) => {
+            unreachable!("{:?} was compared with the graph's input", Datatype::Bytes)
+        }
     }
 }

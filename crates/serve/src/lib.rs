@@ -1,8 +1,9 @@
-//! A server that translates and transcribes: NVIDIA's and KServe's Open Inference Protocol, LibreTranslate's API, OpenAI's API of
-//! speech, metrics for Prometheus.
+//! A server that translates and transcribes: NVIDIA's and KServe's Open Inference Protocol,
+//! LibreTranslate's API, OpenAI's API of speech, metrics for Prometheus.
 //!
-//! Sentences of all requests wait in one queue for each model and share batches (`cognate_pipeline::TranslationQueue`); a request
-//! whose client has left is cancelled within a decoding step. Audio files wait for a worker of their model.
+//! Sentences of all requests wait in one queue for each model and share batches
+//! (`cognate_pipeline::TranslationQueue`); a request whose client has left is cancelled within a
+//! decoding step. Audio files wait for a worker of their model.
 
 mod arguments;
 mod detection;
@@ -49,18 +50,23 @@ struct Server {
 impl Server {
     /// The names of the models of texts and of speech.
     fn names(&self) -> impl Iterator<Item = &str> {
-        let (texts, speech) = (self.models.iter().map(|model| &model.name), self.speech.iter().map(|model| &model.name));
+        let (texts, speech) = (
+            self.models.iter().map(|model| &model.name),
+            self.speech.iter().map(|model| &model.name),
+        );
         texts.chain(speech).map(String::as_str)
     }
 }
 
-/// Loads the models and serves until the process is asked to end by SIGINT or SIGTERM; requests that have begun are answered first.
-/// `started` is called with the address when the server listens.
+/// Loads the models and serves until the process is asked to end by SIGINT or SIGTERM; requests
+/// that have begun are answered first. `started` is called with the address when the server
+/// listens.
 ///
 /// # Errors
 /// If an option is wrong, a model cannot be loaded, or the address cannot be used.
 pub fn run(arguments: &Arguments, started: impl FnOnce(SocketAddr)) -> Result<()> {
-    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false);
+    let log =
+        tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false);
     // Another subscriber of the process stays.
     let _ = if arguments.json_log { log.json().try_init() } else { log.try_init() };
     let keys = arguments.keys()?;
@@ -68,18 +74,25 @@ pub fn run(arguments: &Arguments, started: impl FnOnce(SocketAddr)) -> Result<()
     let (mut models, mut speech, mut graphs) = (Vec::new(), Vec::new(), Vec::new());
     for (index, (name, folder)) in arguments.models.iter().enumerate() {
         if arguments.models[..index].iter().any(|(other, _)| other == name) {
-            return Err(Error::new(ErrorKind::Options, format_args!("--model: the name {name} is given twice")));
+            return Err(Error::new(
+                ErrorKind::Options,
+                format_args!("--model: the name {name} is given twice"),
+            ));
         }
-        let wrong = |error: cognate::Error| Error::new(ErrorKind::Model, format_args!("{name}: {error}"));
+        let wrong =
+            |error: cognate::Error| Error::new(ErrorKind::Model, format_args!("{name}: {error}"));
         let source = ModelSource::find(folder).map_err(|error| wrong(error.into()))?;
-        let (engine, notices) = if let (ModelSource::File(file), None) = (&source, source.search_graph()) {
+        let (engine, notices) = if let (ModelSource::File(file), None) =
+            (&source, source.search_graph())
+        {
             let graph = Graph::load(name, file, arguments, &metrics)?;
             let engine = graph.engine.clone();
             graphs.push(Arc::new(graph));
             (engine, Vec::new())
         } else if Transcriber::can_load(&source).map_err(wrong)? {
             let model = SpeechModel::load(name, source, arguments, &metrics)?;
-            let about = (model.transcriber.engine().to_owned(), model.transcriber.notices().to_vec());
+            let about =
+                (model.transcriber.engine().to_owned(), model.transcriber.notices().to_vec());
             speech.push(Arc::new(model));
             about
         } else {
@@ -93,7 +106,10 @@ pub fn run(arguments: &Arguments, started: impl FnOnce(SocketAddr)) -> Result<()
     }
     for (name, _) in &arguments.languages {
         if !models.iter().any(|model| model.name == *name) {
-            return Err(Error::new(ErrorKind::Options, format_args!("--languages: expected the name of a --model, found {name}")));
+            return Err(Error::new(
+                ErrorKind::Options,
+                format_args!("--languages: expected the name of a --model, found {name}"),
+            ));
         }
     }
     let server = Arc::new(Server {

@@ -23,14 +23,21 @@ fn text<'f>(fields: &'f Map<String, Value>, name: &str) -> Result<Option<&'f str
 }
 
 /// The fields of a body of JSON, or of a form.
-async fn fields(server: &Server, request: Request) -> Result<(HeaderMap, Map<String, Value>), Failure> {
+async fn fields(
+    server: &Server,
+    request: Request,
+) -> Result<(HeaderMap, Map<String, Value>), Failure> {
     let headers = request.headers().clone();
     let body = server.body(request).await?;
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind =
+        headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let fields = if kind.starts_with("application/x-www-form-urlencoded") {
-        form_urlencoded::parse(&body).map(|(name, value)| (name.into_owned(), Value::String(value.into_owned()))).collect()
+        form_urlencoded::parse(&body)
+            .map(|(name, value)| (name.into_owned(), Value::String(value.into_owned())))
+            .collect()
     } else {
-        serde_json::from_slice(&body).map_err(|error| Failure::bad(format_args!("the body: {error}")))?
+        serde_json::from_slice(&body)
+            .map_err(|error| Failure::bad(format_args!("the body: {error}")))?
     };
     server.authorise(&headers, text(&fields, "api_key")?)?;
     Ok((headers, fields))
@@ -41,7 +48,9 @@ fn texts(fields: &Map<String, Value>) -> Result<(Vec<String>, bool), Failure> {
     match fields.get("q") {
         Some(Value::String(text)) => Ok((vec![text.clone()], false)),
         Some(Value::Array(texts)) => {
-            let text = |text: &Value| text.as_str().map(str::to_owned).ok_or_else(|| Failure::bad("q: expected strings"));
+            let text = |text: &Value| {
+                text.as_str().map(str::to_owned).ok_or_else(|| Failure::bad("q: expected strings"))
+            };
             Ok((texts.iter().map(text).collect::<Result<_, _>>()?, true))
         }
         None | Some(Value::Null) => Err(Failure::bad("Invalid request: missing q parameter")),
@@ -58,11 +67,19 @@ impl Server {
 
     /// The first model that translates between these languages.
     fn translating(&self, source: &str, target: &str) -> Result<(Arc<Model>, Languages), Failure> {
-        let found = self.models.iter().find_map(|model| Some((model.clone(), model.languages(source, target)?)));
+        let found = self
+            .models
+            .iter()
+            .find_map(|model| Some((model.clone(), model.languages(source, target)?)));
         found.ok_or_else(|| {
-            let pairs = self.models.iter().flat_map(|model| model.sources().into_iter().map(move |source| (model, source)));
-            let shown =
-                pairs.take(8).map(|(model, source)| format!("{source} to {}", model.targets(&source).join(", "))).collect::<Vec<_>>();
+            let pairs = self
+                .models
+                .iter()
+                .flat_map(|model| model.sources().into_iter().map(move |source| (model, source)));
+            let shown = pairs
+                .take(8)
+                .map(|(model, source)| format!("{source} to {}", model.targets(&source).join(", ")))
+                .collect::<Vec<_>>();
             let expected = match shown.is_empty() {
                 true => "a model of text, whose languages --languages names".to_owned(),
                 false => shown.join("; "),
@@ -73,24 +90,37 @@ impl Server {
 
     fn detect(&self, text: &str) -> Result<(String, f64), Failure> {
         let sources = self.sources();
-        let found = detection::detect(text, &sources).map(|(code, confidence)| (code.to_owned(), confidence));
-        found.ok_or_else(|| Failure::new(StatusCode::NOT_IMPLEMENTED, "the models' languages cannot be detected"))
+        let found = detection::detect(text, &sources)
+            .map(|(code, confidence)| (code.to_owned(), confidence));
+        found.ok_or_else(|| {
+            Failure::new(StatusCode::NOT_IMPLEMENTED, "the models' languages cannot be detected")
+        })
     }
 }
 
 /// `POST /translate`
-pub(crate) async fn translate(State(server): State<Arc<Server>>, request: Request) -> Result<Response, Failure> {
+pub(crate) async fn translate(
+    State(server): State<Arc<Server>>,
+    request: Request,
+) -> Result<Response, Failure> {
     let (_, fields) = fields(&server, request).await?;
     let (texts, is_list) = texts(&fields)?;
-    let needed = |name: &str| text(&fields, name)?.ok_or_else(|| Failure::bad(format_args!("Invalid request: missing {name} parameter")));
+    let needed = |name: &str| {
+        text(&fields, name)?
+            .ok_or_else(|| Failure::bad(format_args!("Invalid request: missing {name} parameter")))
+    };
     let (source, target) = (needed("source")?, needed("target")?);
     if let Some(format) = text(&fields, "format")?.filter(|format| *format != "text") {
         return Err(Failure::bad(format_args!("format: expected text, found {format}")));
     }
     let n_alternatives = match fields.get("alternatives") {
         None | Some(Value::Null) => 0,
-        Some(Value::String(text)) => text.parse().map_err(|_| Failure::bad("alternatives: expected a number"))?,
-        Some(number) => number.as_u64().ok_or_else(|| Failure::bad("alternatives: expected a number"))?,
+        Some(Value::String(text)) => {
+            text.parse().map_err(|_| Failure::bad("alternatives: expected a number"))?
+        }
+        Some(number) => {
+            number.as_u64().ok_or_else(|| Failure::bad("alternatives: expected a number"))?
+        }
     };
     let detected = if source == "auto" { Some(server.detect(&texts.join("\n"))?) } else { None };
     let source = detected.as_ref().map_or(source, |(code, _)| code);
@@ -104,26 +134,37 @@ pub(crate) async fn translate(State(server): State<Arc<Server>>, request: Reques
     let divided = {
         let translator = model.translator.clone();
         // Tokenizers need milliseconds for long texts.
-        let divide = move || texts.iter().map(|text| Passage::new(text, &translator)).collect::<Vec<_>>();
-        tokio::task::spawn_blocking(divide).await.map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error))?
+        let divide =
+            move || texts.iter().map(|text| Passage::new(text, &translator)).collect::<Vec<_>>();
+        tokio::task::spawn_blocking(divide)
+            .await
+            .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error))?
     };
     let lines = divided.iter().flat_map(Passage::lines).collect();
     let found = model.translate(Job { lines, languages, options }).await?;
     let nth = |rank: usize| {
-        let mut found = found.iter().map(|translation| translation.hypotheses.get(rank).map_or("", |best| best.text.as_str()));
+        let mut found = found.iter().map(|translation| {
+            translation.hypotheses.get(rank).map_or("", |best| best.text.as_str())
+        });
         divided.iter().map(|passage| passage.with(&mut found)).collect::<Vec<_>>()
     };
-    let whole = |mut texts: Vec<Value>| if is_list { Value::Array(texts) } else { texts.pop().unwrap_or_default() };
+    let whole = |mut texts: Vec<Value>| {
+        if is_list { Value::Array(texts) } else { texts.pop().unwrap_or_default() }
+    };
     let values = |texts: Vec<String>| texts.into_iter().map(Value::String).collect::<Vec<_>>();
     let mut answer = Map::from_iter([("translatedText".to_owned(), whole(values(nth(0))))]);
     if n_alternatives > 0 {
         let others: Vec<_> = (1..=n_alternatives as usize).map(|rank| values(nth(rank))).collect();
-        let of_text = |index: usize| Value::Array(others.iter().map(|texts| texts[index].clone()).collect());
+        let of_text =
+            |index: usize| Value::Array(others.iter().map(|texts| texts[index].clone()).collect());
         answer.insert("alternatives".into(), whole((0..divided.len()).map(of_text).collect()));
     }
     if let Some((code, confidence)) = detected {
         let language = json!({ "language": code, "confidence": confidence });
-        answer.insert("detectedLanguage".into(), whole(divided.iter().map(|_| language.clone()).collect()));
+        answer.insert(
+            "detectedLanguage".into(),
+            whole(divided.iter().map(|_| language.clone()).collect()),
+        );
     }
     Ok(json(StatusCode::OK, &Value::Object(answer)))
 }
@@ -131,15 +172,22 @@ pub(crate) async fn translate(State(server): State<Arc<Server>>, request: Reques
 /// `GET /languages`
 pub(crate) async fn languages(State(server): State<Arc<Server>>) -> Response {
     let of_code = |code: String| {
-        let targets: BTreeSet<_> =
-            server.models.iter().filter(|model| model.sources().contains(&code)).flat_map(|model| model.targets(&code)).collect();
+        let targets: BTreeSet<_> = server
+            .models
+            .iter()
+            .filter(|model| model.sources().contains(&code))
+            .flat_map(|model| model.targets(&code))
+            .collect();
         json!({ "code": code, "name": detection::name(&code), "targets": targets })
     };
     json(StatusCode::OK, &server.sources().into_iter().map(of_code).collect())
 }
 
 /// `POST /detect`
-pub(crate) async fn detect(State(server): State<Arc<Server>>, request: Request) -> Result<Response, Failure> {
+pub(crate) async fn detect(
+    State(server): State<Arc<Server>>,
+    request: Request,
+) -> Result<Response, Failure> {
     let (_, fields) = fields(&server, request).await?;
     let (texts, _) = texts(&fields)?;
     let (code, confidence) = server.detect(&texts.join("\n"))?;

@@ -1,5 +1,5 @@
-//! Connections: accepted up to a limit, ended when they are silent for too long or the process is asked to end. HTTP/1.1, and HTTP/2
-//! without an upgrade, as gRPC needs it.
+//! Connections: accepted up to a limit, ended when they are silent for too long or the process is
+//! asked to end. HTTP/1.1, and HTTP/2 without an upgrade, as gRPC needs it.
 
 use crate::arguments::Arguments;
 use crate::error::{Error, ErrorKind, Result};
@@ -23,13 +23,22 @@ const PAUSE: Duration = Duration::from_millis(50);
 const STREAMS: u32 = 256;
 
 /// Serves until the process is asked to end.
-pub(crate) fn serve(arguments: &Arguments, routes: Router, started: impl FnOnce(SocketAddr)) -> Result<()> {
-    let network = |error: std::io::Error| Error::new(ErrorKind::Network, format_args!("{}: {error}", arguments.listen));
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(network)?;
+pub(crate) fn serve(
+    arguments: &Arguments,
+    routes: Router,
+    started: impl FnOnce(SocketAddr),
+) -> Result<()> {
+    let network = |error: std::io::Error| {
+        Error::new(ErrorKind::Network, format_args!("{}: {error}", arguments.listen))
+    };
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(network)?;
     if let Some(files) = allow_open_files()
         && files < arguments.max_connections as u64
     {
-        tracing::warn!("the system allows {files} open files, and so fewer connections than --max-connections");
+        tracing::warn!(
+            "the system allows {files} open files, and so fewer connections than --max-connections"
+        );
     }
     runtime.block_on(async {
         let listener = TcpListener::bind(arguments.listen).await.map_err(network)?;
@@ -42,7 +51,8 @@ pub(crate) fn serve(arguments: &Arguments, routes: Router, started: impl FnOnce(
     })
 }
 
-/// Allows the process as many open files, and so connections, as the system does; returns their number, if there is a limit.
+/// Allows the process as many open files, and so connections, as the system does; returns their
+/// number, if there is a limit.
 fn allow_open_files() -> Option<u64> {
     #[cfg(unix)]
     {
@@ -56,8 +66,13 @@ fn allow_open_files() -> Option<u64> {
     None
 }
 
-async fn accept(listener: TcpListener, (routes, arguments): (Router, &Arguments), asked_to_end: impl Future<Output = ()>) {
-    let (graceful, room) = (GracefulShutdown::new(), Arc::new(Semaphore::new(arguments.max_connections)));
+async fn accept(
+    listener: TcpListener,
+    (routes, arguments): (Router, &Arguments),
+    asked_to_end: impl Future<Output = ()>,
+) {
+    let (graceful, room) =
+        (GracefulShutdown::new(), Arc::new(Semaphore::new(arguments.max_connections)));
     let mut asked_to_end = std::pin::pin!(asked_to_end);
     loop {
         let next = async {
@@ -79,10 +94,15 @@ async fn accept(listener: TcpListener, (routes, arguments): (Router, &Arguments)
             let mut builder = Builder::new(TokioExecutor::new());
             builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
             // A silent peer is asked whether it is there.
-            builder.http2().timer(TokioTimer::new()).keep_alive_interval(HEAD).max_concurrent_streams(STREAMS);
+            builder
+                .http2()
+                .timer(TokioTimer::new())
+                .keep_alive_interval(HEAD)
+                .max_concurrent_streams(STREAMS);
             // Which HTTP it is is read without a limit of time.
             if tokio::time::timeout(HEAD, stream.readable()).await.is_ok() {
-                let connection = watcher.watch(builder.serve_connection(TokioIo::new(stream), service));
+                let connection =
+                    watcher.watch(builder.serve_connection(TokioIo::new(stream), service));
                 if let Err(error) = connection.await {
                     // The client's fault, or its leaving.
                     tracing::debug!(error, "connection ended");

@@ -53,16 +53,31 @@ fn sizes() -> Histogram {
 impl Metrics {
     pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("cognate");
-        let (latency, fill): (Histograms<_>, Histograms<_>) = (Family::new_with_constructor(seconds), Family::new_with_constructor(sizes));
-        let (requests, tokens, sentences, waiting) = (Family::default(), Family::default(), Family::default(), Family::default());
+        let (latency, fill): (Histograms<_>, Histograms<_>) =
+            (Family::new_with_constructor(seconds), Family::new_with_constructor(sizes));
+        let (requests, tokens, sentences, waiting) =
+            (Family::default(), Family::default(), Family::default(), Family::default());
         let audio = Family::default();
         registry.register("requests", "Answered requests", requests.clone());
         let help = "Latency: a sentence's waiting (queue) and decoding (decode), a whole request (request)";
         registry.register_with_unit("latency", help, Unit::Seconds, latency.clone());
-        registry.register("batch_sentences", "Sentences of a batch in a decoding step", fill.clone());
-        registry.register("generated_tokens", "Generated tokens, end tokens included", tokens.clone());
+        registry.register(
+            "batch_sentences",
+            "Sentences of a batch in a decoding step",
+            fill.clone(),
+        );
+        registry.register(
+            "generated_tokens",
+            "Generated tokens, end tokens included",
+            tokens.clone(),
+        );
         registry.register("sentences", "Translated sentences", sentences.clone());
-        registry.register_with_unit("transcribed_audio", "Transcribed audio", Unit::Seconds, Family::clone(&audio));
+        registry.register_with_unit(
+            "transcribed_audio",
+            "Transcribed audio",
+            Unit::Seconds,
+            Family::clone(&audio),
+        );
         registry.register("waiting_sentences", "Sentences that have not begun", waiting.clone());
         Self { registry, requests, latency, fill, tokens, sentences, audio, waiting }
     }
@@ -73,7 +88,9 @@ impl Metrics {
     }
 
     pub(crate) fn latency(&self, model: &str, phase: &'static str, took: Duration) {
-        self.latency.get_or_create(&OfPhase { model: model.into(), phase }).observe(took.as_secs_f64());
+        self.latency
+            .get_or_create(&OfPhase { model: model.into(), phase })
+            .observe(took.as_secs_f64());
     }
 
     pub(crate) fn audio(&self, model: &str, seconds: f64) {
@@ -84,7 +101,9 @@ impl Metrics {
         let of = OfModel { model: model.into() };
         match event {
             QueueEvent::Began { waited } => self.latency(model, "queue", waited),
-            QueueEvent::Advanced { sentences } => self.fill.get_or_create(&of).observe(sentences as f64),
+            QueueEvent::Advanced { sentences } => {
+                self.fill.get_or_create(&of).observe(sentences as f64)
+            }
             QueueEvent::Finished { tokens, took } => {
                 self.latency(model, "decode", took);
                 self.tokens.get_or_create(&of).inc_by(tokens as u64);
@@ -97,7 +116,9 @@ impl Metrics {
     /// The text, with the numbers of waiting sentences of each model.
     pub(crate) fn text<'m>(&self, waiting: impl Iterator<Item = (&'m str, usize)>) -> String {
         for (model, count) in waiting {
-            self.waiting.get_or_create(&OfModel { model: model.into() }).set(i64::try_from(count).unwrap_or(i64::MAX));
+            self.waiting
+                .get_or_create(&OfModel { model: model.into() })
+                .set(i64::try_from(count).unwrap_or(i64::MAX));
         }
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("a string takes all text");

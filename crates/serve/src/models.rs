@@ -4,7 +4,10 @@ use crate::arguments::{Arguments, Pair};
 use crate::error::{Error, ErrorKind, Failure};
 use crate::metrics::Metrics;
 use axum::http::StatusCode;
-use cognate::{DecodingOptions, Languages, Line, LoadOptions, ModelSource, Translation, Translator, TranslatorOptions};
+use cognate::{
+    DecodingOptions, Languages, Line, LoadOptions, ModelSource, Translation, Translator,
+    TranslatorOptions,
+};
 use cognate_pipeline::{Answer, QueueOptions, Ticket, TranslationQueue};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -46,7 +49,12 @@ pub(crate) struct Running {
 }
 
 impl Model {
-    pub(crate) fn load(name: &str, source: ModelSource, arguments: &Arguments, metrics: &Arc<Metrics>) -> Result<Self, Error> {
+    pub(crate) fn load(
+        name: &str,
+        source: ModelSource,
+        arguments: &Arguments,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Self, Error> {
         let load = LoadOptions {
             engine: arguments.engine,
             device: arguments.device,
@@ -56,13 +64,26 @@ impl Model {
             huge_pages: true,
             ..LoadOptions::default()
         };
-        let options = TranslatorOptions { load, batch_tokens: Some(arguments.batch_tokens), ..TranslatorOptions::default() };
-        let wrong = |error: cognate::Error| Error::new(ErrorKind::Model, format_args!("{name}: {error}"));
+        let options = TranslatorOptions {
+            load,
+            batch_tokens: Some(arguments.batch_tokens),
+            ..TranslatorOptions::default()
+        };
+        let wrong =
+            |error: cognate::Error| Error::new(ErrorKind::Model, format_args!("{name}: {error}"));
         let translator = Translator::load(source, &options).map_err(wrong)?;
         let (observed, model) = (metrics.clone(), name.to_owned());
         let observer = Box::new(move |event| observed.queue(&model, event));
-        let queue = TranslationQueue::new(&translator, QueueOptions { waiting: arguments.max_waiting, observer }).map_err(wrong)?;
-        let pair = arguments.languages.iter().find(|(model, _)| model == name).map(|(_, pair)| pair.clone());
+        let queue = TranslationQueue::new(
+            &translator,
+            QueueOptions { waiting: arguments.max_waiting, observer },
+        )
+        .map_err(wrong)?;
+        let pair = arguments
+            .languages
+            .iter()
+            .find(|(model, _)| model == name)
+            .map(|(_, pair)| pair.clone());
         let limits = Limits {
             sentences: arguments.max_sentences,
             new_tokens: arguments.max_new_tokens.get(),
@@ -78,13 +99,23 @@ impl Model {
 
     /// Pairs of languages by code; of a multilingual model every code with every other.
     pub(crate) fn sources(&self) -> Vec<String> {
-        self.pair.as_ref().map_or_else(|| self.translator.model().tokenizer().languages(), |pair| vec![pair.source.clone()])
+        self.pair.as_ref().map_or_else(
+            || self.translator.model().tokenizer().languages(),
+            |pair| vec![pair.source.clone()],
+        )
     }
 
     pub(crate) fn targets(&self, source: &str) -> Vec<String> {
         match &self.pair {
             Some(pair) => vec![pair.target.clone()],
-            None => self.translator.model().tokenizer().languages().into_iter().filter(|code| code != source).collect(),
+            None => self
+                .translator
+                .model()
+                .tokenizer()
+                .languages()
+                .into_iter()
+                .filter(|code| code != source)
+                .collect(),
         }
     }
 
@@ -95,31 +126,48 @@ impl Model {
         }
         let known = self.translator.model().tokenizer().languages();
         let has = |code: &str| known.iter().any(|known| known == code);
-        (has(source) && has(target)).then(|| Languages { source_language: Some(source.into()), target_language: Some(target.into()) })
+        (has(source) && has(target)).then(|| Languages {
+            source_language: Some(source.into()),
+            target_language: Some(target.into()),
+        })
     }
 
     /// The translator of a request's options, which must be within the limits.
-    fn translator(&self, languages: &Languages, options: &Map<String, Value>) -> Result<Translator, Failure> {
+    fn translator(
+        &self,
+        languages: &Languages,
+        options: &Map<String, Value>,
+    ) -> Result<Translator, Failure> {
         let mut decoding = DecodingOptions::from_json(options)?;
         let Limits { new_tokens, beams, .. } = self.limits;
         let within = |name: &str, found: Option<std::num::NonZeroUsize>, limit: usize| match found {
-            Some(found) if found.get() > limit => Err(Failure::bad(format_args!("{name}: expected at most {limit}, found {found}"))),
+            Some(found) if found.get() > limit => {
+                Err(Failure::bad(format_args!("{name}: expected at most {limit}, found {found}")))
+            }
             _ => Ok(()),
         };
         within("beams", decoding.beams, beams)?;
         within("n_best", decoding.n_best, beams)?;
         within("max_new_tokens", decoding.max_new_tokens, new_tokens)?;
-        if decoding.max_new_tokens.is_none() && self.translator.settings().max_new_tokens > new_tokens {
+        if decoding.max_new_tokens.is_none()
+            && self.translator.settings().max_new_tokens > new_tokens
+        {
             decoding.max_new_tokens = std::num::NonZeroUsize::new(new_tokens);
         }
         Ok(self.translator.with(languages, &decoding)?)
     }
 
     /// Queues a job.
-    pub(crate) async fn start(self: &Arc<Self>, job: Job, streams: bool) -> Result<Running, Failure> {
+    pub(crate) async fn start(
+        self: &Arc<Self>,
+        job: Job,
+        streams: bool,
+    ) -> Result<Running, Failure> {
         let (found, limit) = (job.lines.len(), self.limits.sentences);
         if found > limit {
-            let message = format_args!("expected at most {limit} sentences in a request, found {found}").to_string();
+            let message =
+                format_args!("expected at most {limit} sentences in a request, found {found}")
+                    .to_string();
             return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message));
         }
         let (sender, answers) = unbounded_channel();
@@ -132,7 +180,8 @@ impl Model {
             Ok(model.queue.submit(&translator, &job.lines, streams, Box::new(receive))?)
         };
         let submitted = tokio::task::spawn_blocking(submit).await;
-        let ticket = submitted.map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error))??;
+        let ticket =
+            submitted.map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error))??;
         Ok(Running { answers, _ticket: ticket })
     }
 
@@ -162,7 +211,10 @@ impl Model {
 
 /// The failure of a request that took too long.
 pub(crate) fn late(timeout: std::time::Duration) -> Failure {
-    Failure::new(StatusCode::GATEWAY_TIMEOUT, format_args!("no answer within {} seconds", timeout.as_secs_f64()))
+    Failure::new(
+        StatusCode::GATEWAY_TIMEOUT,
+        format_args!("no answer within {} seconds", timeout.as_secs_f64()),
+    )
 }
 
 impl Running {

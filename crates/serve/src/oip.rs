@@ -1,8 +1,10 @@
-//! The Open Inference Protocol, version 2 (KServe, Triton), over HTTP, with Triton's binary tensors and `generate`, and over gRPC.
+//! The Open Inference Protocol, version 2 (KServe, Triton), over HTTP, with Triton's binary tensors
+//! and `generate`, and over gRPC.
 //!
-//! A model takes `text_input`, strings of any shape, and gives `text_output` of that shape, with a last axis of the translations if
-//! `n_best` asks for several, and `score` likewise. Options of decoding and languages are the request's parameters. A graph takes and
-//! gives its own inputs and outputs.
+//! A model takes `text_input`, strings of any shape, and gives `text_output` of that shape, with a
+//! last axis of the translations if `n_best` asks for several, and `score` likewise. Options of
+//! decoding and languages are the request's parameters. A graph takes and gives its own inputs and
+//! outputs.
 
 mod grpc;
 mod messages;
@@ -37,7 +39,8 @@ const SCORE: &str = "score";
 type Answered = Result<Response, Failure>;
 
 /// Parameters that the protocol reserves for itself.
-const RESERVED: [&str; 6] = ["binary_data_output", "sequence_id", "sequence_start", "sequence_end", "priority", "timeout"];
+const RESERVED: [&str; 6] =
+    ["binary_data_output", "sequence_id", "sequence_start", "sequence_end", "priority", "timeout"];
 
 /// A model that the protocol names.
 pub(crate) enum Served {
@@ -66,7 +69,11 @@ impl TensorType {
             "i64" => Datatype::Int64,
             _ => return None,
         };
-        Some(Self { name: name.into(), datatype, shape: sizes.into_iter().map(|size| size.unwrap_or(-1)).collect() })
+        Some(Self {
+            name: name.into(),
+            datatype,
+            shape: sizes.into_iter().map(|size| size.unwrap_or(-1)).collect(),
+        })
     }
 }
 
@@ -90,7 +97,10 @@ impl Served {
             Self::Text(model) => model.translator.engine(),
             Self::Graph(graph) => &graph.engine,
         };
-        format!("cognate_{}", engine.split(',').next().unwrap_or_default().replace(' ', "_").to_lowercase())
+        format!(
+            "cognate_{}",
+            engine.split(',').next().unwrap_or_default().replace(' ', "_").to_lowercase()
+        )
     }
 
     fn inputs(&self) -> Vec<TensorType> {
@@ -102,7 +112,10 @@ impl Served {
 
     fn outputs(&self) -> Vec<TensorType> {
         match self {
-            Self::Text(_) => vec![TensorType::of_text(TEXT_OUTPUT, Datatype::Bytes), TensorType::of_text(SCORE, Datatype::Fp32)],
+            Self::Text(_) => vec![
+                TensorType::of_text(TEXT_OUTPUT, Datatype::Bytes),
+                TensorType::of_text(SCORE, Datatype::Fp32),
+            ],
             Self::Graph(graph) => graph.outputs.clone(),
         }
     }
@@ -110,60 +123,95 @@ impl Served {
     fn text(self) -> Result<Arc<Model>, Failure> {
         match self {
             Self::Text(model) => Ok(model),
-            Self::Graph(graph) => Err(Failure::bad(format_args!("{}: expected a model of texts, found a graph; use infer", graph.name))),
+            Self::Graph(graph) => Err(Failure::bad(format_args!(
+                "{}: expected a model of texts, found a graph; use infer",
+                graph.name
+            ))),
         }
     }
 
     /// The wanted outputs for these inputs, in that order; of no names all.
-    async fn infer(&self, inputs: Vec<Tensor>, parameters: Map<String, Value>, wanted: &[String]) -> Result<Vec<Tensor>, Failure> {
+    async fn infer(
+        &self,
+        inputs: Vec<Tensor>,
+        parameters: Map<String, Value>,
+        wanted: &[String],
+    ) -> Result<Vec<Tensor>, Failure> {
         let names: Vec<_> = self.outputs().into_iter().map(|output| output.name).collect();
         if let Some(unknown) = wanted.iter().find(|name| !names.contains(name)) {
-            return Err(Failure::bad(format_args!("outputs: expected {}, found {unknown}", names.join(", "))));
+            return Err(Failure::bad(format_args!(
+                "outputs: expected {}, found {unknown}",
+                names.join(", ")
+            )));
         }
         let found = match self {
             Self::Text(model) => translated(model, inputs, parameters).await?,
             Self::Graph(graph) => graph.run(inputs).await?,
         };
         let wanted = if wanted.is_empty() { &names } else { wanted };
-        Ok(wanted.iter().filter_map(|name| found.iter().find(|output| output.name == *name)).cloned().collect())
+        Ok(wanted
+            .iter()
+            .filter_map(|name| found.iter().find(|output| output.name == *name))
+            .cloned()
+            .collect())
     }
 }
 
 impl Server {
     fn served(&self, name: &str) -> Result<Served, Failure> {
-        let text = self.models.iter().find(|model| model.name == name).map(|model| Served::Text(model.clone()));
-        let graph = || self.graphs.iter().find(|graph| graph.name == name).map(|graph| Served::Graph(graph.clone()));
-        text.or_else(graph).ok_or_else(|| Failure::new(StatusCode::NOT_FOUND, format_args!("there is no model {name}")))
+        let text = self
+            .models
+            .iter()
+            .find(|model| model.name == name)
+            .map(|model| Served::Text(model.clone()));
+        let graph = || {
+            self.graphs
+                .iter()
+                .find(|graph| graph.name == name)
+                .map(|graph| Served::Graph(graph.clone()))
+        };
+        text.or_else(graph).ok_or_else(|| {
+            Failure::new(StatusCode::NOT_FOUND, format_args!("there is no model {name}"))
+        })
     }
 
     fn of_version(&self, (name, version): &(String, String)) -> Result<Served, Failure> {
         match version.as_str() {
             VERSION => self.served(name),
-            other => Err(Failure::new(StatusCode::NOT_FOUND, format_args!("{name}: expected version {VERSION}, found {other}"))),
+            other => Err(Failure::new(
+                StatusCode::NOT_FOUND,
+                format_args!("{name}: expected version {VERSION}, found {other}"),
+            )),
         }
     }
 
     /// The names of the models that the protocol serves.
     fn served_names(&self) -> impl Iterator<Item = &str> {
-        self.models.iter().map(|model| model.name.as_str()).chain(self.graphs.iter().map(|graph| graph.name.as_str()))
+        self.models
+            .iter()
+            .map(|model| model.name.as_str())
+            .chain(self.graphs.iter().map(|graph| graph.name.as_str()))
     }
 }
 
 /// `GET /v2`
 pub(crate) async fn server() -> Response {
-    json(StatusCode::OK, &json!({ "name": "cognate", "version": env!("CARGO_PKG_VERSION"), "extensions": EXTENSIONS }))
+    json(
+        StatusCode::OK,
+        &json!({ "name": "cognate", "version": env!("CARGO_PKG_VERSION"), "extensions": EXTENSIONS }),
+    )
 }
 
 /// `POST /v2/repository/index`
 pub(crate) async fn index(State(server): State<Arc<Server>>) -> Response {
-    let of_model = |name: &str| json!({ "name": name, "version": VERSION, "state": "READY", "reason": "" });
+    let of_model =
+        |name: &str| json!({ "name": name, "version": VERSION, "state": "READY", "reason": "" });
     json(StatusCode::OK, &server.served_names().map(of_model).collect())
 }
 
 fn metadata(served: &Served) -> Response {
     let described = |tensors: Vec<TensorType>| -> Value {
-        let of_tensor =
-            |TensorType { name, datatype, shape }| json!({ "name": name, "datatype": Datatype::name(datatype), "shape": shape });
+        let of_tensor = |TensorType { name, datatype, shape }| json!({ "name": name, "datatype": Datatype::name(datatype), "shape": shape });
         tensors.into_iter().map(of_tensor).collect()
     };
     let metadata = json!({
@@ -182,27 +230,44 @@ pub(crate) async fn model(State(server): State<Arc<Server>>, Path(name): Path<St
 }
 
 /// `GET /v2/models/{model}/versions/{version}`
-pub(crate) async fn model_version(State(server): State<Arc<Server>>, Path(path): Path<(String, String)>) -> Answered {
+pub(crate) async fn model_version(
+    State(server): State<Arc<Server>>,
+    Path(path): Path<(String, String)>,
+) -> Answered {
     server.of_version(&path).map(|served| metadata(&served))
 }
 
 /// `GET /v2/models/{model}/ready`
-pub(crate) async fn ready(State(server): State<Arc<Server>>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
+pub(crate) async fn ready(
+    State(server): State<Arc<Server>>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Failure> {
     server.served(&name).map(|_| StatusCode::OK)
 }
 
 /// `GET /v2/models/{model}/versions/{version}/ready`
-pub(crate) async fn ready_version(State(server): State<Arc<Server>>, Path(path): Path<(String, String)>) -> Result<StatusCode, Failure> {
+pub(crate) async fn ready_version(
+    State(server): State<Arc<Server>>,
+    Path(path): Path<(String, String)>,
+) -> Result<StatusCode, Failure> {
     server.of_version(&path).map(|_| StatusCode::OK)
 }
 
 /// `POST /v2/models/{model}/infer`
-pub(crate) async fn infer(State(server): State<Arc<Server>>, Path(name): Path<String>, request: Request) -> Answered {
+pub(crate) async fn infer(
+    State(server): State<Arc<Server>>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Answered {
     infer_by(&server, &server.served(&name)?, request).await
 }
 
 /// `POST /v2/models/{model}/versions/{version}/infer`
-pub(crate) async fn infer_version(State(server): State<Arc<Server>>, Path(path): Path<(String, String)>, request: Request) -> Answered {
+pub(crate) async fn infer_version(
+    State(server): State<Arc<Server>>,
+    Path(path): Path<(String, String)>,
+    request: Request,
+) -> Answered {
     infer_by(&server, &server.of_version(&path)?, request).await
 }
 
@@ -216,33 +281,49 @@ async fn infer_by(server: &Server, served: &Served, request: Request) -> Answere
 }
 
 /// Translations and scores of the texts of the only input, in its shape.
-async fn translated(model: &Arc<Model>, inputs: Vec<Tensor>, parameters: Map<String, Value>) -> Result<Vec<Tensor>, Failure> {
+async fn translated(
+    model: &Arc<Model>,
+    inputs: Vec<Tensor>,
+    parameters: Map<String, Value>,
+) -> Result<Vec<Tensor>, Failure> {
     let Ok([Tensor { name, mut shape, elements }]) = <[Tensor; 1]>::try_from(inputs) else {
         return Err(Failure::bad(format_args!("inputs: expected one, {TEXT_INPUT}")));
     };
     let texts = match elements {
         Elements::Bytes(texts) if name == TEXT_INPUT => texts,
         other => {
-            let message = format_args!("inputs: expected {TEXT_INPUT} of BYTES, found {name} of {}", other.datatype()).to_string();
+            let message = format_args!(
+                "inputs: expected {TEXT_INPUT} of BYTES, found {name} of {}",
+                other.datatype()
+            )
+            .to_string();
             return Err(Failure::bad(message));
         }
     };
     let (languages, options) = options(parameters)?;
-    let n_best = options.get("n_best").or(options.get("num_return_sequences")).and_then(Value::as_u64);
+    let n_best =
+        options.get("n_best").or(options.get("num_return_sequences")).and_then(Value::as_u64);
     let n_best = n_best.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
     let lines = texts.into_iter().map(|text| Line { text, prefix: None }).collect();
     let found = model.translate(Job { lines, languages, options }).await?;
     shape.extend(n_best);
-    let (texts, scores) = hypotheses(&found, n_best.unwrap_or(1)).into_iter().map(|(text, score)| (text.to_owned(), score)).unzip();
+    let (texts, scores) = hypotheses(&found, n_best.unwrap_or(1))
+        .into_iter()
+        .map(|(text, score)| (text.to_owned(), score))
+        .unzip();
     Ok(vec![
         Tensor { name: TEXT_OUTPUT.into(), shape: shape.clone(), elements: Elements::Bytes(texts) },
         Tensor { name: SCORE.into(), shape, elements: Elements::Fp32(scores) },
     ])
 }
 
-/// The texts and scores of as many translations of each sentence; if fewer were found, the rest are empty with the score -inf.
+/// The texts and scores of as many translations of each sentence; if fewer were found, the rest are
+/// empty with the score -inf.
 fn hypotheses(found: &[Translation], count: usize) -> Vec<(&str, f32)> {
-    found.iter().flat_map(|translation| (0..count).map(|rank| hypothesis(translation, rank))).collect()
+    found
+        .iter()
+        .flat_map(|translation| (0..count).map(|rank| hypothesis(translation, rank)))
+        .collect()
 }
 
 fn hypothesis(translation: &Translation, rank: usize) -> (&str, f32) {
@@ -261,7 +342,10 @@ fn options(mut parameters: Map<String, Value>) -> Result<(Languages, Map<String,
         Some(Value::String(code)) => Ok(Some(code)),
         Some(other) => Err(Failure::bad(format_args!("{name}: expected a string, found {other}"))),
     };
-    let languages = Languages { source_language: language("source_language")?, target_language: language("target_language")? };
+    let languages = Languages {
+        source_language: language("source_language")?,
+        target_language: language("target_language")?,
+    };
     parameters.retain(|name, _| !RESERVED.contains(&name.as_str()));
     Ok((languages, parameters))
 }
@@ -270,14 +354,17 @@ fn options(mut parameters: Map<String, Value>) -> Result<(Languages, Map<String,
 async fn generation(server: &Server, request: Request) -> Result<Job, Failure> {
     server.authorise(request.headers(), None)?;
     let body = server.body(request).await?;
-    let mut fields: Map<String, Value> = serde_json::from_slice(&body).map_err(|error| Failure::bad(format_args!("the body: {error}")))?;
+    let mut fields: Map<String, Value> = serde_json::from_slice(&body)
+        .map_err(|error| Failure::bad(format_args!("the body: {error}")))?;
     let Some(Value::String(text)) = fields.remove(TEXT_INPUT) else {
         return Err(Failure::bad(format_args!("{TEXT_INPUT}: expected a string")));
     };
     match fields.remove("parameters") {
         None | Some(Value::Null) => {}
         Some(Value::Object(parameters)) => fields.extend(parameters),
-        Some(other) => return Err(Failure::bad(format_args!("parameters: expected an object, found {other}"))),
+        Some(other) => {
+            return Err(Failure::bad(format_args!("parameters: expected an object, found {other}")));
+        }
     }
     fields.retain(|name, _| !["id", "stream"].contains(&name.as_str()));
     let (languages, options) = options(fields)?;
@@ -289,20 +376,33 @@ fn generated(model: &str, text: &str) -> Value {
 }
 
 /// `POST /v2/models/{model}/generate`
-pub(crate) async fn generate(State(server): State<Arc<Server>>, Path(name): Path<String>, request: Request) -> Answered {
+pub(crate) async fn generate(
+    State(server): State<Arc<Server>>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Answered {
     let model = server.served(&name)?.text()?;
     let found = model.translate(generation(&server, request).await?).await?;
-    Ok(json(StatusCode::OK, &generated(&name, found.first().map_or("", |translation| &translation.text))))
+    Ok(json(
+        StatusCode::OK,
+        &generated(&name, found.first().map_or("", |translation| &translation.text)),
+    ))
 }
 
 /// `POST /v2/models/{model}/generate_stream`: server-sent events, each with a part of the text.
-pub(crate) async fn generate_stream(State(server): State<Arc<Server>>, Path(name): Path<String>, request: Request) -> Answered {
+pub(crate) async fn generate_stream(
+    State(server): State<Arc<Server>>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Answered {
     let model = server.served(&name)?.text()?;
     let job = generation(&server, request).await?;
     let mut running = model.start(job, true).await?;
     let (sender, events) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
-        let write = |value: &Value| sender.send(Ok::<_, std::convert::Infallible>(format!("data: {value}\n\n")));
+        let write = |value: &Value| {
+            sender.send(Ok::<_, std::convert::Infallible>(format!("data: {value}\n\n")))
+        };
         let parts = async {
             loop {
                 match running.next().await {
@@ -324,6 +424,8 @@ pub(crate) async fn generate_stream(State(server): State<Arc<Server>>, Path(name
         }
     });
     let body = Body::from_stream(UnboundedReceiverStream::new(events));
-    let head = Response::builder().header(header::CONTENT_TYPE, "text/event-stream").header(header::CACHE_CONTROL, "no-cache");
+    let head = Response::builder()
+        .header(header::CONTENT_TYPE, "text/event-stream")
+        .header(header::CACHE_CONTROL, "no-cache");
     head.body(body).map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error))
 }

@@ -40,7 +40,8 @@ impl IntoResponse for OpenAiFailure {
             status if status.is_server_error() => ("server_error", None),
             _ => ("invalid_request_error", None),
         };
-        let error = json!({ "message": failure.message, "type": kind, "param": null, "code": code });
+        let error =
+            json!({ "message": failure.message, "type": kind, "param": null, "code": code });
         let mut response = json(failure.status, &json!({ "error": error }));
         failure.advise(&mut response);
         response
@@ -52,8 +53,15 @@ impl Server {
         let found = self.speech.iter().find(|model| model.name == name);
         found.cloned().ok_or_else(|| {
             let names: Vec<_> = self.speech.iter().map(|model| model.name.as_str()).collect();
-            let expected = if names.is_empty() { "the server has none".into() } else { format!("expected {}", names.join(", ")) };
-            Failure::new(StatusCode::NOT_FOUND, format_args!("model: there is no speech model {name:?}; {expected}"))
+            let expected = if names.is_empty() {
+                "the server has none".into()
+            } else {
+                format!("expected {}", names.join(", "))
+            };
+            Failure::new(
+                StatusCode::NOT_FOUND,
+                format_args!("model: there is no speech model {name:?}; {expected}"),
+            )
         })
     }
 }
@@ -68,7 +76,10 @@ pub(crate) async fn models(State(server): State<Arc<Server>>) -> Response {
 pub(crate) async fn model(State(server): State<Arc<Server>>, Path(name): Path<String>) -> Answered {
     match server.names().find(|known| *known == name) {
         Some(name) => Ok(json(StatusCode::OK, &described(name))),
-        None => Err(Failure::new(StatusCode::NOT_FOUND, format_args!("there is no model {name}")).into()),
+        None => {
+            Err(Failure::new(StatusCode::NOT_FOUND, format_args!("there is no model {name}"))
+                .into())
+        }
     }
 }
 
@@ -77,7 +88,10 @@ fn described(name: &str) -> Value {
 }
 
 /// `POST /v1/audio/transcriptions`
-pub(crate) async fn transcriptions(State(server): State<Arc<Server>>, request: Request) -> Answered {
+pub(crate) async fn transcriptions(
+    State(server): State<Arc<Server>>,
+    request: Request,
+) -> Answered {
     answer(server, request, Task::Transcribe).await
 }
 
@@ -88,9 +102,15 @@ pub(crate) async fn translations(State(server): State<Arc<Server>>, request: Req
 
 async fn answer(server: Arc<Server>, request: Request, task: Task) -> Answered {
     server.authorise(request.headers(), None)?;
-    let busy = |_| Failure::new(StatusCode::TOO_MANY_REQUESTS, "too many audio files are waiting; try again later");
+    let busy = |_| {
+        Failure::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too many audio files are waiting; try again later",
+        )
+    };
     let permit = server.audio_room.clone().try_acquire_owned().map_err(busy)?;
-    let Form { file, model, format, is_streamed, options, segments } = Form::read(request, task).await?;
+    let Form { file, model, format, is_streamed, options, segments } =
+        Form::read(request, task).await?;
     let model = server.speech_model(&model)?;
     let has_words = options.word_timestamps;
     let mut hearing = model.start(options, file);
@@ -100,10 +120,16 @@ async fn answer(server: Arc<Server>, request: Request, task: Task) -> Answered {
     let found = tokio::time::timeout(server.audio_timeout, hearing.whole()).await;
     let found = found.map_err(|_| late(server.audio_timeout))??;
     Ok(match format {
-        ResponseFormat::Json => json(StatusCode::OK, &json!({ "text": found.text.trim(), "usage": usage(&found) })),
-        ResponseFormat::VerboseJson => json(StatusCode::OK, &verbose(&found, task, segments, has_words)),
+        ResponseFormat::Json => {
+            json(StatusCode::OK, &json!({ "text": found.text.trim(), "usage": usage(&found) }))
+        }
+        ResponseFormat::VerboseJson => {
+            json(StatusCode::OK, &verbose(&found, task, segments, has_words))
+        }
         ResponseFormat::Text => plain("text/plain", format!("{}\n", found.text.trim())),
-        ResponseFormat::Srt => plain("application/x-subrip", TranscriptFormat::Srt.document(&found)),
+        ResponseFormat::Srt => {
+            plain("application/x-subrip", TranscriptFormat::Srt.document(&found))
+        }
         ResponseFormat::Vtt => plain("text/vtt", TranscriptFormat::Vtt.document(&found)),
     })
 }
@@ -128,7 +154,9 @@ fn verbose(found: &Transcription, task: Task, segments: bool, words: bool) -> Va
     });
     if segments {
         let mut segments = TranscriptFormat::object(found)["segments"].take();
-        for segment in segments.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        for segment in
+            segments.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut)
+        {
             segment.remove("words");
         }
         object["segments"] = segments;
@@ -141,19 +169,32 @@ fn verbose(found: &Transcription, task: Task, segments: bool, words: bool) -> Va
     object
 }
 
-/// Server-sent events: a text for each segment, and the whole text. The file's permit is held until the end.
-fn stream(mut hearing: Hearing, timeout: Duration, permit: tokio::sync::OwnedSemaphorePermit) -> Response {
+/// Server-sent events: a text for each segment, and the whole text. The file's permit is held until
+/// the end.
+fn stream(
+    mut hearing: Hearing,
+    timeout: Duration,
+    permit: tokio::sync::OwnedSemaphorePermit,
+) -> Response {
     let (sender, events) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         let _permit = permit;
-        let write = |value: &Value| sender.send(Ok::<_, std::convert::Infallible>(format!("data: {value}\n\n"))).is_ok();
-        let failed = |failure: Failure| write(&json!({ "error": { "message": failure.message, "type": "server_error" } }));
+        let write = |value: &Value| {
+            sender.send(Ok::<_, std::convert::Infallible>(format!("data: {value}\n\n"))).is_ok()
+        };
+        let failed = |failure: Failure| {
+            write(&json!({ "error": { "message": failure.message, "type": "server_error" } }))
+        };
         let parts = async {
             loop {
                 let is_read = match hearing.next().await {
-                    Ok(Heard::Segment(segment)) => write(&json!({ "type": "transcript.text.delta", "delta": segment.text })),
+                    Ok(Heard::Segment(segment)) => {
+                        write(&json!({ "type": "transcript.text.delta", "delta": segment.text }))
+                    }
                     Ok(Heard::Whole(found)) => {
-                        write(&json!({ "type": "transcript.text.done", "text": found.text.trim(), "usage": usage(&found) }));
+                        write(
+                            &json!({ "type": "transcript.text.done", "text": found.text.trim(), "usage": usage(&found) }),
+                        );
                         return;
                     }
                     Err(failure) => {
@@ -176,5 +217,6 @@ fn stream(mut hearing: Hearing, timeout: Duration, permit: tokio::sync::OwnedSem
         }
     });
     let body = Body::from_stream(UnboundedReceiverStream::new(events));
-    ([(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")], body).into_response()
+    ([(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")], body)
+        .into_response()
 }

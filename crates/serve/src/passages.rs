@@ -1,4 +1,5 @@
-//! Texts of several lines as the sentences that a model takes: its lines, and the sentences of a line that is too long for it.
+//! Texts of several lines as the sentences that a model takes: its lines, and the sentences of a
+//! line that is too long for it.
 
 use cognate::{Line, Translator};
 use unicode_segmentation::UnicodeSegmentation;
@@ -18,7 +19,9 @@ impl Passage {
     pub(crate) fn new(text: &str, translator: &Translator) -> Self {
         let limit = translator.model().config().max_positions.unwrap_or(usize::MAX);
         // An error is reported when the sentence is translated.
-        let fits = |text: &str| translator.model().tokenizer().encode(text).map_or(true, |ids| ids.len() <= limit);
+        let fits = |text: &str| {
+            translator.model().tokenizer().encode(text).map_or(true, |ids| ids.len() <= limit)
+        };
         let mut parts = Vec::new();
         for line in text.split_inclusive('\n') {
             let words = line.trim();

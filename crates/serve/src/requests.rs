@@ -17,14 +17,20 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 impl Server {
     /// Checks the key of a request: in its headers, or the one of a body's field.
-    pub(crate) fn authorise(&self, headers: &HeaderMap, field: Option<&str>) -> Result<(), Failure> {
+    pub(crate) fn authorise(
+        &self,
+        headers: &HeaderMap,
+        field: Option<&str>,
+    ) -> Result<(), Failure> {
         if self.keys.is_empty() {
             return Ok(());
         }
         let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
         let bearer = text(header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
         let found = bearer.or_else(|| text(HeaderName::from_static("x-api-key"))).or(field);
-        match found.filter(|found| self.keys.iter().any(|key| is_equal(key.as_bytes(), found.as_bytes()))) {
+        match found
+            .filter(|found| self.keys.iter().any(|key| is_equal(key.as_bytes(), found.as_bytes())))
+        {
             Some(_) => Ok(()),
             None => Err(Failure::new(StatusCode::UNAUTHORIZED, "expected an API key")),
         }
@@ -33,8 +39,16 @@ impl Server {
     /// The body of a request within the limits of size and time.
     pub(crate) async fn body(&self, request: Request) -> Result<Bytes, Failure> {
         let limit = self.max_body;
-        let too_large = || Failure::new(StatusCode::PAYLOAD_TOO_LARGE, format_args!("expected at most {limit} bytes in a request"));
-        let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+        let too_large = || {
+            Failure::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format_args!("expected at most {limit} bytes in a request"),
+            )
+        };
+        let length = request
+            .headers()
+            .get(header::CONTENT_LENGTH)
+            .and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
         if length.is_some_and(|length| length > limit) {
             return Err(too_large());
         }
@@ -42,18 +56,25 @@ impl Server {
             Ok(Ok(bytes)) => Ok(bytes),
             // Larger than the limit, or cut off, which has no reader.
             Ok(Err(_)) => Err(too_large()),
-            Err(_) => Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")),
+            Err(_) => {
+                Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"))
+            }
         }
     }
 }
 
 /// Takes as long for every wrong key of a length.
 fn is_equal(key: &[u8], found: &[u8]) -> bool {
-    key.len() == found.len() && key.iter().zip(found).fold(0, |differs, (one, other)| differs | (one ^ other)) == 0
+    key.len() == found.len()
+        && key.iter().zip(found).fold(0, |differs, (one, other)| differs | (one ^ other)) == 0
 }
 
 /// Gives each request an id, counts it and writes it to the log.
-pub(crate) async fn observe(State(server): State<Arc<Server>>, mut request: Request<Body>, next: Next) -> Response {
+pub(crate) async fn observe(
+    State(server): State<Arc<Server>>,
+    mut request: Request<Body>,
+    next: Next,
+) -> Response {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let began = Instant::now();
     let given = request.headers().get(&REQUEST_ID).filter(|id| id.len() <= 128).cloned();
@@ -62,7 +83,10 @@ pub(crate) async fn observe(State(server): State<Arc<Server>>, mut request: Requ
         let id = format!("{time:x}-{:x}", NUMBER.fetch_add(1, Ordering::Relaxed));
         HeaderValue::from_str(&id).expect("hexadecimal digits")
     });
-    let route = request.extensions().get::<MatchedPath>().map_or_else(|| "other".to_owned(), |path| path.as_str().to_owned());
+    let route = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or_else(|| "other".to_owned(), |path| path.as_str().to_owned());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     request.headers_mut().insert(REQUEST_ID, id.clone());
     let mut response = next.run(request).await;

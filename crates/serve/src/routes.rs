@@ -19,14 +19,23 @@ pub(crate) fn routes(server: &Arc<Server>, arguments: &Arguments) -> Result<Rout
     let routes = Router::new()
         .route("/health", get(|| async { json(StatusCode::OK, &json!({ "status": "ok" })) }))
         .route("/metrics", get(metrics))
-        .route("/openapi.json", get(|| async { ([(header::CONTENT_TYPE, "application/json")], OPENAPI) }))
+        .route(
+            "/openapi.json",
+            get(|| async { ([(header::CONTENT_TYPE, "application/json")], OPENAPI) }),
+        )
         .route("/translate", post(libretranslate::translate))
         .route("/languages", get(libretranslate::languages))
         .route("/detect", post(libretranslate::detect))
         .route("/v1/models", get(openai::models))
         .route("/v1/models/{model}", get(openai::model))
-        .route("/v1/audio/transcriptions", post(openai::transcriptions).layer(DefaultBodyLimit::max(arguments.max_audio)))
-        .route("/v1/audio/translations", post(openai::translations).layer(DefaultBodyLimit::max(arguments.max_audio)))
+        .route(
+            "/v1/audio/transcriptions",
+            post(openai::transcriptions).layer(DefaultBodyLimit::max(arguments.max_audio)),
+        )
+        .route(
+            "/v1/audio/translations",
+            post(openai::translations).layer(DefaultBodyLimit::max(arguments.max_audio)),
+        )
         .route("/v2", get(oip::server))
         .route("/v2/health/live", get(|| async { StatusCode::OK }))
         .route("/v2/health/ready", get(|| async { StatusCode::OK }))
@@ -40,8 +49,12 @@ pub(crate) fn routes(server: &Arc<Server>, arguments: &Arguments) -> Result<Rout
         .route("/v2/models/{model}/versions/{version}/ready", get(oip::ready_version))
         .route("/v2/models/{model}/versions/{version}/infer", post(oip::infer_version))
         .route("/inference.GRPCInferenceService/{method}", post(oip::call))
-        .fallback(|| async { Failure::new(StatusCode::NOT_FOUND, "there is no such path; /openapi.json lists them") })
-        .method_not_allowed_fallback(|| async { Failure::new(StatusCode::METHOD_NOT_ALLOWED, "the path exists for another method") })
+        .fallback(|| async {
+            Failure::new(StatusCode::NOT_FOUND, "there is no such path; /openapi.json lists them")
+        })
+        .method_not_allowed_fallback(|| async {
+            Failure::new(StatusCode::METHOD_NOT_ALLOWED, "the path exists for another method")
+        })
         .with_state(server.clone())
         .route_layer(middleware::from_fn_with_state(server.clone(), requests::observe));
     Ok(match cors(&arguments.cors)? {
@@ -60,15 +73,21 @@ fn cors(origins: &[String]) -> Result<Option<CorsLayer>> {
         return Ok(Some(layer.allow_origin(Any)));
     }
     let parse = |origin: &String| {
-        origin
-            .parse::<HeaderValue>()
-            .map_err(|_| Error::new(ErrorKind::Options, format_args!("--cors: expected an origin, found {origin}")))
+        origin.parse::<HeaderValue>().map_err(|_| {
+            Error::new(
+                ErrorKind::Options,
+                format_args!("--cors: expected an origin, found {origin}"),
+            )
+        })
     };
     let origins = origins.iter().map(parse).collect::<Result<Vec<_>>>()?;
     Ok(Some(layer.allow_origin(AllowOrigin::list(origins))))
 }
 
 async fn metrics(State(server): State<Arc<Server>>) -> Response {
-    let text = server.metrics.text(server.models.iter().map(|model| (model.name.as_str(), model.n_waiting())));
-    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+    let text = server
+        .metrics
+        .text(server.models.iter().map(|model| (model.name.as_str(), model.n_waiting())));
+    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
+        .into_response()
 }

@@ -5,7 +5,9 @@ use crate::error::{Error, ErrorKind, Failure};
 use crate::metrics::Metrics;
 use axum::body::Bytes;
 use axum::http::StatusCode;
-use cognate::{AudioReader, LoadOptions, ModelSource, Segment, Transcriber, TranscriberOptions, Transcription};
+use cognate::{
+    AudioReader, LoadOptions, ModelSource, Segment, Transcriber, TranscriberOptions, Transcription,
+};
 use cognate::{TranscriptionEvent, TranscriptionOptions};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -36,8 +38,16 @@ pub(crate) struct Hearing {
 }
 
 impl SpeechModel {
-    pub(crate) fn load(name: &str, source: ModelSource, arguments: &Arguments, metrics: &Arc<Metrics>) -> Result<Self, Error> {
-        let workers = arguments.workers.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
+    pub(crate) fn load(
+        name: &str,
+        source: ModelSource,
+        arguments: &Arguments,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Self, Error> {
+        let workers = arguments
+            .workers
+            .or_else(|| std::thread::available_parallelism().ok())
+            .unwrap_or(NonZeroUsize::MIN);
         let load = LoadOptions {
             engine: arguments.engine,
             device: arguments.device,
@@ -45,9 +55,18 @@ impl SpeechModel {
             threads: Some(arguments.threads.unwrap_or(NonZeroUsize::MIN)),
             ..LoadOptions::default()
         };
-        let transcriber = Transcriber::load(source, &TranscriberOptions { load, ..TranscriberOptions::default() });
-        let transcriber = transcriber.map_err(|error| Error::new(ErrorKind::Model, format_args!("{name}: {error}")))?;
-        Ok(Self { name: name.into(), transcriber, room: Semaphore::new(workers.get()), metrics: metrics.clone() })
+        let transcriber = Transcriber::load(
+            source,
+            &TranscriberOptions { load, ..TranscriberOptions::default() },
+        );
+        let transcriber = transcriber
+            .map_err(|error| Error::new(ErrorKind::Model, format_args!("{name}: {error}")))?;
+        Ok(Self {
+            name: name.into(),
+            transcriber,
+            room: Semaphore::new(workers.get()),
+            metrics: metrics.clone(),
+        })
     }
 
     /// Transcribes a file as soon as a worker is free.
@@ -61,9 +80,11 @@ impl SpeechModel {
             model.metrics.latency(&model.name, "queue", began.elapsed());
             let transcribing = model.clone();
             let run = move || {
-                let found = transcribing.transcribe(options, audio, &sender, &|| flag.load(Ordering::Relaxed));
+                let found = transcribing
+                    .transcribe(options, audio, &sender, &|| flag.load(Ordering::Relaxed));
                 // The client can have left.
-                let _ = sender.send(found.map(|whole| Heard::Whole(Box::new(whole))).map_err(Failure::from));
+                let _ = sender
+                    .send(found.map(|whole| Heard::Whole(Box::new(whole))).map_err(Failure::from));
             };
             // After a panic the client finds the channel closed.
             let _ = tokio::task::spawn_blocking(run).await;
@@ -85,7 +106,11 @@ impl SpeechModel {
                 let _ = sender.send(Ok(Heard::Segment(segment.clone())));
             }
         };
-        let found = transcriber.transcribe_while(AudioReader::from_bytes("file", audio)?, &mut events, is_wanted)?;
+        let found = transcriber.transcribe_while(
+            AudioReader::from_bytes("file", audio)?,
+            &mut events,
+            is_wanted,
+        )?;
         self.metrics.audio(&self.name, found.duration);
         Ok(found)
     }
@@ -94,7 +119,12 @@ impl SpeechModel {
 impl Hearing {
     /// The next part; the last is the whole.
     pub(crate) async fn next(&mut self) -> Result<Heard, Failure> {
-        let closed = || Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the engine panicked, or the server is stopping");
+        let closed = || {
+            Failure::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the engine panicked, or the server is stopping",
+            )
+        };
         self.parts.recv().await.unwrap_or_else(|| Err(closed()))
     }
 

@@ -39,7 +39,11 @@ impl Golden {
     /// assert_eq!(golden.floats("logits").shape, [3, 7, 120]);
     /// ```
     pub fn open(family: &str) -> Golden {
-        Self::read(family, &["golden.safetensors", "golden.float64.safetensors"].map(|file| crate::golden(family).join(file)))
+        Self::read(
+            family,
+            &["golden.safetensors", "golden.float64.safetensors"]
+                .map(|file| crate::golden(family).join(file)),
+        )
     }
 
     /// Reads the tensors of a model in `testdata/research`, such as `rotary`.
@@ -70,15 +74,32 @@ impl Golden {
         let (floats, doubles, ids) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let mut golden = Golden { family: name.to_owned(), floats, doubles, ids };
         for path in files {
-            let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            let tensors = SafeTensors::deserialize(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let bytes =
+                fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let tensors = SafeTensors::deserialize(&bytes)
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             for (name, view) in tensors.tensors() {
                 let (shape, data) = (view.shape().to_vec(), view.data());
                 match view.dtype() {
-                    Dtype::F32 => drop(golden.floats.insert(name, Array { shape, data: values(data, f32::from_le_bytes) })),
-                    Dtype::F64 => drop(golden.doubles.insert(name, Array { shape, data: values(data, f64::from_le_bytes) })),
-                    Dtype::I64 => drop(golden.ids.insert(name, Array { shape, data: values(data, i64::from_le_bytes) })),
-                    other => panic!("{}: {name}: expected F32, F64 or I64, found {other:?}", path.display()),
+                    Dtype::F32 => drop(
+                        golden
+                            .floats
+                            .insert(name, Array { shape, data: values(data, f32::from_le_bytes) }),
+                    ),
+                    Dtype::F64 => drop(
+                        golden
+                            .doubles
+                            .insert(name, Array { shape, data: values(data, f64::from_le_bytes) }),
+                    ),
+                    Dtype::I64 => drop(
+                        golden
+                            .ids
+                            .insert(name, Array { shape, data: values(data, i64::from_le_bytes) }),
+                    ),
+                    other => panic!(
+                        "{}: {name}: expected F32, F64 or I64, found {other:?}",
+                        path.display()
+                    ),
                 }
             }
         }
@@ -119,7 +140,12 @@ impl Golden {
         self.ids.get(name)
     }
 
-    fn find<'a, T>(&self, tensors: &'a BTreeMap<String, Array<T>>, kind: &str, name: &str) -> &'a Array<T> {
+    fn find<'a, T>(
+        &self,
+        tensors: &'a BTreeMap<String, Array<T>>,
+        kind: &str,
+        name: &str,
+    ) -> &'a Array<T> {
         tensors.get(name).unwrap_or_else(|| {
             let known: Vec<_> = tensors.keys().collect();
             panic!("golden/{}: expected an {kind} tensor {name}, found {known:?}", self.family)

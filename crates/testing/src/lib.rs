@@ -54,10 +54,16 @@ pub fn golden_models() -> Vec<String> {
         if !folder.is_dir() {
             continue;
         }
-        let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let entries =
+            fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         let paths = entries.map(|entry| entry.expect("testdata is readable").path());
         let models = paths.filter(|path| path.join("golden.safetensors").is_file());
-        names.extend(models.map(|path| path.strip_prefix(&top).expect("the path is inside the folder").to_string_lossy().into_owned()));
+        names.extend(models.map(|path| {
+            path.strip_prefix(&top)
+                .expect("the path is inside the folder")
+                .to_string_lossy()
+                .into_owned()
+        }));
     }
     names.sort();
     names
@@ -68,9 +74,12 @@ pub fn golden_models() -> Vec<String> {
 /// # Panics
 /// If the folder cannot be read.
 pub fn decoder_models() -> Vec<String> {
-    let entries = fs::read_dir(testdata("decoders")).expect("testdata is readable").map(|entry| entry.expect("testdata is readable"));
+    let entries = fs::read_dir(testdata("decoders"))
+        .expect("testdata is readable")
+        .map(|entry| entry.expect("testdata is readable"));
     let models = entries.filter(|entry| entry.path().join("answers.safetensors").is_file());
-    let mut names: Vec<_> = models.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<_> =
+        models.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }
@@ -81,15 +90,19 @@ pub const IMAGE_MODELS: [&str; 3] = ["images/mbart", "images/trocr", "images/tro
 /// The names of the golden models of speech, as [`golden_models`].
 pub const SPEECH_MODELS: [&str; 2] = ["speech/whisper", "speech/whisper-v3"];
 
-/// Makes `folder` a small seeded speech model: the golden one with a tokenizer of made-up words, and windows of one second.
+/// Makes `folder` a small seeded speech model: the golden one with a tokenizer of made-up words,
+/// and windows of one second.
 ///
 /// # Panics
 /// If the folder cannot be written.
 pub fn make_speech_model(folder: &Path) {
-    let model = ["config.json", "generation_config.json", "model.safetensors"].map(|file| golden(SPEECH_MODELS[0]).join(file));
-    let texts = ["tokenizer.json", "tokenizer_config.json", "preprocessor_config.json"].map(|file| golden("speech/tokens").join(file));
+    let model = ["config.json", "generation_config.json", "model.safetensors"]
+        .map(|file| golden(SPEECH_MODELS[0]).join(file));
+    let texts = ["tokenizer.json", "tokenizer_config.json", "preprocessor_config.json"]
+        .map(|file| golden("speech/tokens").join(file));
     for file in model.iter().chain(&texts) {
-        fs::copy(file, folder.join(file.file_name().expect("the path of a file"))).expect("the folder can be written");
+        fs::copy(file, folder.join(file.file_name().expect("the path of a file")))
+            .expect("the folder can be written");
     }
 }
 
@@ -97,7 +110,11 @@ pub fn make_speech_model(folder: &Path) {
 pub fn tone() -> Vec<u8> {
     let sample = |index: usize| {
         let time = index as f32 / 16_000.0;
-        if (1.1..1.4).contains(&time) { 0.0 } else { 0.3 * (time * time * 900.0 + time * 1500.0).sin() }
+        if (1.1..1.4).contains(&time) {
+            0.0
+        } else {
+            0.3 * (time * time * 900.0 + time * 1500.0).sin()
+        }
     };
     wav(&(0..40_000).map(sample).collect::<Vec<_>>())
 }
@@ -137,41 +154,55 @@ pub fn shared_multi30k() -> Option<PathBuf> {
     if beside.join(FILE).is_file() {
         return Some(beside);
     }
-    skip("the Multi30k text is missing; set COGNATE_MULTI30K to a folder with the unpacked files of `data/task1/raw` of multi30k/dataset");
+    skip(
+        "the Multi30k text is missing; set COGNATE_MULTI30K to a folder with the unpacked files of `data/task1/raw` of multi30k/dataset",
+    );
     None
 }
 
 /// The folder with `audio` and `models/whisper-tiny.en`, or `None` if it is not available:
 /// `COGNATE_WHISPER`, or `shared` beside the checkout.
 pub fn shared_whisper() -> Option<PathBuf> {
-    let folder = env::var_os("COGNATE_WHISPER").map(PathBuf::from).or_else(|| Some(root().parent()?.join("shared")))?;
+    let folder = env::var_os("COGNATE_WHISPER")
+        .map(PathBuf::from)
+        .or_else(|| Some(root().parent()?.join("shared")))?;
     if folder.join("models/whisper-tiny.en/model.safetensors").is_file() {
         return Some(folder);
     }
-    skip("Whisper and its test audio are not at hand; set COGNATE_WHISPER to a folder with models/whisper-tiny.en and audio");
+    skip(
+        "Whisper and its test audio are not at hand; set COGNATE_WHISPER to a folder with models/whisper-tiny.en and audio",
+    );
     None
 }
 
-/// The folder of test pictures with Pillow's answers, or `None` if it is not available: `COGNATE_IMAGES`, or `shared/images` beside
-/// the checkout.
+/// The folder of test pictures with Pillow's answers, or `None` if it is not available:
+/// `COGNATE_IMAGES`, or `shared/images` beside the checkout.
 pub fn shared_images() -> Option<PathBuf> {
-    let folder = env::var_os("COGNATE_IMAGES").map(PathBuf::from).or_else(|| Some(root().parent()?.join("shared/images")))?;
+    let folder = env::var_os("COGNATE_IMAGES")
+        .map(PathBuf::from)
+        .or_else(|| Some(root().parent()?.join("shared/images")))?;
     if folder.join("line.png.safetensors").is_file() {
         return Some(folder);
     }
-    skip("the test pictures are not at hand; set COGNATE_IMAGES to a folder with line.png and the like, each with its answers");
+    skip(
+        "the test pictures are not at hand; set COGNATE_IMAGES to a folder with line.png and the like, each with its answers",
+    );
     None
 }
 
-/// A folder of a golden model that is not part of the repository, or `None` if it is not available: `COGNATE_GOLDEN`, or
-/// `shared/golden` beside the checkout.
+/// A folder of a golden model that is not part of the repository, or `None` if it is not available:
+/// `COGNATE_GOLDEN`, or `shared/golden` beside the checkout.
 pub fn shared_golden(case: &str) -> Option<PathBuf> {
-    let folder = env::var_os("COGNATE_GOLDEN").map(PathBuf::from).or_else(|| Some(root().parent()?.join("shared/golden")))?;
+    let folder = env::var_os("COGNATE_GOLDEN")
+        .map(PathBuf::from)
+        .or_else(|| Some(root().parent()?.join("shared/golden")))?;
     let folder = folder.join(case);
     if folder.join("golden.float64.safetensors").is_file() {
         return Some(folder);
     }
-    skip(&format!("the golden model {case} is not at hand; set COGNATE_GOLDEN to a folder with {case}/golden.float64.safetensors"));
+    skip(&format!(
+        "the golden model {case} is not at hand; set COGNATE_GOLDEN to a folder with {case}/golden.float64.safetensors"
+    ));
     None
 }
 
@@ -182,7 +213,9 @@ pub fn shared_golden(case: &str) -> Option<PathBuf> {
 /// If `COGNATE_PYTHON` is set to a path that is not a file.
 pub fn python() -> Option<PathBuf> {
     let Some(path) = env::var_os("COGNATE_PYTHON").map(PathBuf::from) else {
-        skip("COGNATE_PYTHON is not set to a Python with onnx and transformers; `cargo xtask test` installs one");
+        skip(
+            "COGNATE_PYTHON is not set to a Python with onnx and transformers; `cargo xtask test` installs one",
+        );
         return None;
     };
     assert!(path.is_file(), "COGNATE_PYTHON: {} is not a file", path.display());
@@ -200,7 +233,10 @@ pub fn cuda() -> bool {
 
 /// The root of the repository.
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the crate is in crates/testing")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("the crate is in crates/testing")
 }
 
 /// Reports that the running test, or part of it, is skipped.
@@ -216,13 +252,16 @@ pub fn skip(reason: &str) {
     eprintln!("{test}: skipped: {reason}");
     if let Some(list) = env::var_os("COGNATE_SKIPPED").map(PathBuf::from) {
         let package = env::var("CARGO_PKG_NAME").unwrap_or_default();
-        add_skipped(&list, [&package, test, reason]).unwrap_or_else(|error| panic!("COGNATE_SKIPPED: {}: {error}", list.display()));
+        add_skipped(&list, [&package, test, reason])
+            .unwrap_or_else(|error| panic!("COGNATE_SKIPPED: {}: {error}", list.display()));
     }
 }
 
 /// Appends a line of package, test and reason, separated by tabs.
 pub fn add_skipped(list: &Path, fields: [&str; 3]) -> std::io::Result<()> {
-    let line = fields.map(|field| field.split_whitespace().collect::<Vec<_>>().join(" ")).join("\t") + "\n";
+    let line =
+        fields.map(|field| field.split_whitespace().collect::<Vec<_>>().join(" ")).join("\t")
+            + "\n";
     // A single write, so that lines of concurrent tests are not interleaved.
     fs::OpenOptions::new().create(true).append(true).open(list)?.write_all(line.as_bytes())
 }

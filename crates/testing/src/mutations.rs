@@ -33,7 +33,8 @@ impl Random {
 /// If `read` panics, after reporting the input.
 pub fn never_panics(target: &str, seeds: &[Vec<u8>], times: u64, mut read: impl FnMut(&[u8])) {
     assert!(!seeds.is_empty(), "{target}: no seeds");
-    let seconds = env::var(FUZZ_SECONDS).ok().and_then(|text| text.parse().ok()).map(Duration::from_secs);
+    let seconds =
+        env::var(FUZZ_SECONDS).ok().and_then(|text| text.parse().ok()).map(Duration::from_secs);
     // A fuzzing run uses mutations other than those of the tests.
     let first = seconds.map_or(0, |_| u64::from(std::process::id()) << 32);
     let start = Instant::now();
@@ -44,7 +45,12 @@ pub fn never_panics(target: &str, seeds: &[Vec<u8>], times: u64, mut read: impl 
             let file = env::temp_dir().join(format!("cognate-{target}-{}", first + number));
             // Best effort: the number is enough to reproduce the bytes.
             let _ = std::fs::write(&file, &bytes);
-            eprintln!("{target}: mutation {} of {} bytes panics; written to {}", first + number, bytes.len(), file.display());
+            eprintln!(
+                "{target}: mutation {} of {} bytes panics; written to {}",
+                first + number,
+                bytes.len(),
+                file.display()
+            );
             resume_unwind(panic);
         }
         number += 1;
@@ -72,7 +78,16 @@ pub fn mutated(seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
             }
             // Numbers at which sums overflow.
             4 => {
-                let value = [0, 1, u64::MAX, u64::MAX / 2, 1 << 31, 1 << 32, 1 << 62, 0x8080_8080_8080_8080][random.below(8)];
+                let value = [
+                    0,
+                    1,
+                    u64::MAX,
+                    u64::MAX / 2,
+                    1 << 31,
+                    1 << 32,
+                    1 << 62,
+                    0x8080_8080_8080_8080,
+                ][random.below(8)];
                 let width = [1, 2, 4, 8][random.below(4)].min(bytes.len() - place);
                 bytes[place..place + width].copy_from_slice(&value.to_le_bytes()[..width]);
             }

@@ -4,7 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arithmetic {
     Double,
-    /// Every step is rounded to f32, as in sacreBLEU's resampling; one step in f64 then rounds to the same number.
+    /// Every step is rounded to f32, as in sacreBLEU's resampling; one step in f64 then rounds to
+    /// the same number.
     Single,
 }
 

@@ -1,10 +1,12 @@
 //! BLEU of a corpus.
 //!
-//! `BLEU = BP · exp(1/4 · Σ_{n=1..4} ln p_n)`, `BP = exp(min(0, 1 - r/c))`   (Papineni et al. 2002, section 2.3)
+//! `BLEU = BP · exp(1/4 · Σ_{n=1..4} ln p_n)`, `BP = exp(min(0, 1 - r/c))`   (Papineni et al. 2002,
+//! section 2.3)
 //!
-//! `p_n` is the clipped precision of word n-grams over the whole corpus, `c` the words of the hypotheses and `r` those of each
-//! one's nearest reference. As sacreBLEU 2.6 (Post 2018); by default `13a` words, case kept, orders without a match smoothed
-//! exponentially (Chen and Cherry 2014, method 3), all four orders counted.
+//! `p_n` is the clipped precision of word n-grams over the whole corpus, `c` the words of the
+//! hypotheses and `r` those of each one's nearest reference. As sacreBLEU 2.6 (Post 2018); by
+//! default `13a` words, case kept, orders without a match smoothed exponentially (Chen and Cherry
+//! 2014, method 3), all four orders counted.
 //!
 //! Score and precisions lie in `0..=100`, the brevity penalty in `0..=1`.
 
@@ -31,7 +33,8 @@ pub struct BleuSettings {
     pub lowercase: bool,
     /// The smoothing of orders without a match.
     pub smoothing: Smoothing,
-    /// Whether only orders that the text is long enough for count; recommended for single sentences.
+    /// Whether only orders that the text is long enough for count; recommended for single
+    /// sentences.
     pub effective_order: bool,
 }
 
@@ -43,7 +46,8 @@ pub enum Smoothing {
     Exponential,
     /// Such an order has this number of matches, usually 0.1 (method 1).
     Floor(f64),
-    /// This number, usually 1, is added to the matches and n-grams of all orders but the first (method 2).
+    /// This number, usually 1, is added to the matches and n-grams of all orders but the first
+    /// (method 2).
     AddK(f64),
     /// No smoothing: BLEU is 0.
     None,
@@ -69,7 +73,8 @@ pub struct Bleu {
     pub score: f64,
     /// Smoothed precisions of the orders 1 to 4, `0..=100`.
     pub precisions: [f64; MAX_ORDER],
-    /// The brevity penalty: 1 for hypotheses at least as long as the references, less for shorter ones.
+    /// The brevity penalty: 1 for hypotheses at least as long as the references, less for shorter
+    /// ones.
     pub brevity_penalty: f64,
     /// Number of words of the hypotheses.
     pub sys_len: usize,
@@ -80,12 +85,15 @@ pub struct Bleu {
 }
 
 impl Bleu {
-    /// sacreBLEU's text after the score: `66.2/42.1/29.6/20.9 (BP = 1.000 ratio = 1.001 hyp_len = 12116 ref_len = 12106)`.
+    /// sacreBLEU's text after the score:
+    /// `66.2/42.1/29.6/20.9 (BP = 1.000 ratio = 1.001 hyp_len = 12116 ref_len = 12106)`.
     pub fn parts(&self) -> String {
         let Self { precisions, brevity_penalty, sys_len, ref_len, .. } = self;
         let precisions = precisions.map(|precision| format!("{precision:.1}")).join("/");
         let ratio = if *ref_len == 0 { 0.0 } else { *sys_len as f64 / *ref_len as f64 };
-        format!("{precisions} (BP = {brevity_penalty:.3} ratio = {ratio:.3} hyp_len = {sys_len} ref_len = {ref_len})")
+        format!(
+            "{precisions} (BP = {brevity_penalty:.3} ratio = {ratio:.3} hyp_len = {sys_len} ref_len = {ref_len})"
+        )
     }
 }
 
@@ -100,26 +108,48 @@ impl BleuSettings {
     pub(crate) fn signature(&self) -> String {
         let case = if self.lowercase { "lc" } else { "mixed" };
         let effective = if self.effective_order { "yes" } else { "no" };
-        format!("case:{case}|eff:{effective}|tok:{}|smooth:{}", self.words.name(), self.smoothing.signature())
+        format!(
+            "case:{case}|eff:{effective}|tok:{}|smooth:{}",
+            self.words.name(),
+            self.smoothing.signature()
+        )
     }
 
-    /// The statistics of a sentence: the numbers of words of the hypothesis and of the reference nearest in length, of matching
-    /// n-grams for each order, and of the hypothesis's n-grams for each order.
+    /// The statistics of a sentence: the numbers of words of the hypothesis and of the reference
+    /// nearest in length, of matching n-grams for each order, and of the hypothesis's n-grams for
+    /// each order.
     pub(crate) fn count(&self, hypothesis: &str, references: &[&str]) -> Vec<u32> {
         let divided = |sentence: &str| match self.lowercase {
             true => self.words.divide(&sentence.to_lowercase()),
             false => self.words.divide(sentence),
         };
-        let (hypothesis, references) = (divided(hypothesis), references.iter().map(|reference| divided(reference)).collect::<Vec<_>>());
+        let (hypothesis, references) = (
+            divided(hypothesis),
+            references.iter().map(|reference| divided(reference)).collect::<Vec<_>>(),
+        );
         let hypothesis: Vec<&str> = words(&hypothesis).collect();
-        let references: Vec<Vec<&str>> = references.iter().map(|reference| words(reference).collect()).collect();
+        let references: Vec<Vec<&str>> =
+            references.iter().map(|reference| words(reference).collect()).collect();
         let distance = |length: &usize| (length.abs_diff(hypothesis.len()), *length);
         let ref_len = references.iter().map(Vec::len).min_by_key(distance).unwrap_or(0);
         let (mut matches, mut totals) = (Vec::new(), Vec::new());
         for order in 1..=MAX_ORDER {
-            let in_references: Vec<_> = references.iter().map(|reference| ngrams(reference, order)).collect();
-            let allowed = |ngram: &[&str]| in_references.iter().filter_map(|counts| counts.get(ngram)).max().copied().unwrap_or(0);
-            matches.push(ngrams(&hypothesis, order).into_iter().map(|(ngram, count)| count.min(allowed(ngram))).sum());
+            let in_references: Vec<_> =
+                references.iter().map(|reference| ngrams(reference, order)).collect();
+            let allowed = |ngram: &[&str]| {
+                in_references
+                    .iter()
+                    .filter_map(|counts| counts.get(ngram))
+                    .max()
+                    .copied()
+                    .unwrap_or(0)
+            };
+            matches.push(
+                ngrams(&hypothesis, order)
+                    .into_iter()
+                    .map(|(ngram, count)| count.min(allowed(ngram)))
+                    .sum(),
+            );
             totals.push((hypothesis.len() + 1).saturating_sub(order) as u32);
         }
         [&[hypothesis.len() as u32, ref_len as u32], &matches[..], &totals[..]].concat()
@@ -144,9 +174,14 @@ impl BleuSettings {
         Bleu { score, precisions, brevity_penalty, sys_len, ref_len, signature: String::new() }
     }
 
-    /// Precisions in percent and the number of orders that count. Orders longer than every hypothesis stay 0. `None` if no order
-    /// has a match.
-    fn precisions(&self, matches: &[u64], totals: &[u64], arithmetic: Arithmetic) -> Option<([f64; MAX_ORDER], usize)> {
+    /// Precisions in percent and the number of orders that count. Orders longer than every
+    /// hypothesis stay 0. `None` if no order has a match.
+    fn precisions(
+        &self,
+        matches: &[u64],
+        totals: &[u64],
+        arithmetic: Arithmetic,
+    ) -> Option<([f64; MAX_ORDER], usize)> {
         if matches.iter().all(|&matches| matches == 0) {
             return None;
         }
@@ -192,10 +227,13 @@ fn ngrams<'a, 'b>(words: &'a [&'b str], order: usize) -> HashMap<&'a [&'b str], 
 mod tests {
     use super::*;
 
-    /// Papineni et al. 2002, section 2.1: "the" seven times matches two of one reference's; n-grams of any reference count.
+    /// Papineni et al. 2002, section 2.1: "the" seven times matches two of one reference's; n-grams
+    /// of any reference count.
     #[test]
     fn matches_are_clipped() {
-        let count = |references: &[&str]| BleuSettings::default().count("the the the the the the the", references);
+        let count = |references: &[&str]| {
+            BleuSettings::default().count("the the the the the the the", references)
+        };
         assert_eq!(count(&["The cat is on the mat, the end"]), [7, 9, 2, 0, 0, 0, 7, 6, 5, 4]);
         assert_eq!(count(&["the cat", "the the the cat sat"]), [7, 5, 3, 2, 1, 0, 7, 6, 5, 4]);
     }

@@ -1,11 +1,12 @@
 //! Confidence intervals and significance tests: paired bootstrap resampling (Koehn 2004).
 //!
-//! Samples of the sentences, drawn with replacement together with all systems' translations, are scored. The interval contains
-//! the middle 95% of a system's scores. The p-value is the share of samples on which the difference of two systems exceeds its
-//! mean by more than the difference on the corpus (one more is counted in numerator and denominator).
+//! Samples of the sentences, drawn with replacement together with all systems' translations, are
+//! scored. The interval contains the middle 95% of a system's scores. The p-value is the share of
+//! samples on which the difference of two systems exceeds its mean by more than the difference on
+//! the corpus (one more is counted in numerator and denominator).
 //!
-//! Equal to sacreBLEU 2.6, including numpy's PCG64 and scores in f32. The exception are counts above 2^24, of some 200,000
-//! sentences, which are summed exactly here.
+//! Equal to sacreBLEU 2.6, including numpy's PCG64 and scores in f32. The exception are counts
+//! above 2^24, of some 200,000 sentences, which are summed exactly here.
 
 use crate::arithmetic::Arithmetic;
 use crate::metric::{Metric, Resampling, Statistics};
@@ -22,7 +23,8 @@ pub struct Resampled {
     pub p_value: Option<f64>,
 }
 
-/// Resamples systems that translated the same sentences, and compares each with the first. All have the same metric.
+/// Resamples systems that translated the same sentences, and compares each with the first. All have
+/// the same metric.
 ///
 /// # Panics
 /// If the systems do not have the same number of sentences.
@@ -44,12 +46,17 @@ pub struct Resampled {
 pub fn paired_bootstrap(systems: &[Statistics], resampling: Resampling) -> Vec<Resampled> {
     let Some(first) = systems.first() else { return Vec::new() };
     let n_sentences = first.len();
-    assert!(systems.iter().all(|system| system.len() == n_sentences), "systems have the same sentences");
+    assert!(
+        systems.iter().all(|system| system.len() == n_sentences),
+        "systems have the same sentences"
+    );
     let mut generator = Generator::seeded(resampling.seed);
     let mut samples = vec![Vec::with_capacity(resampling.samples); systems.len()];
     let mut drawn = vec![0; n_sentences];
     for _ in 0..resampling.samples {
-        drawn.iter_mut().for_each(|sentence| *sentence = generator.below(n_sentences as u32) as usize);
+        drawn
+            .iter_mut()
+            .for_each(|sentence| *sentence = generator.below(n_sentences as u32) as usize);
         for (system, scores) in systems.iter().zip(&mut samples) {
             let sums = system.sums_of(drawn.iter().copied());
             scores.push(system.metric().score(&sums, Arithmetic::Single).value());
@@ -59,7 +66,12 @@ pub fn paired_bootstrap(systems: &[Statistics], resampling: Resampling) -> Vec<R
     let resampled = |(index, (system, scores)): (usize, (&Statistics, &Vec<f64>))| {
         let p_value = (index > 0).then(|| {
             let difference = (system.score().value() - base).abs();
-            p_value(scores, base_scores, difference, arithmetic(system.metric(), &[scores, base_scores]))
+            p_value(
+                scores,
+                base_scores,
+                difference,
+                arithmetic(system.metric(), &[scores, base_scores]),
+            )
         });
         let (mean, confidence) = interval(scores, arithmetic(system.metric(), &[scores]));
         Resampled { mean, confidence, p_value }
@@ -70,16 +82,20 @@ pub fn paired_bootstrap(systems: &[Statistics], resampling: Resampling) -> Vec<R
 /// numpy's type of an array of such scores: chrF's are f32, unless one is 0, BLEU's f64.
 fn arithmetic(metric: Metric, scores: &[&[f64]]) -> Arithmetic {
     match metric {
-        Metric::Chrf(_) if scores.iter().all(|scores| scores.iter().all(|&score| score != 0.0)) => Arithmetic::Single,
+        Metric::Chrf(_) if scores.iter().all(|scores| scores.iter().all(|&score| score != 0.0)) => {
+            Arithmetic::Single
+        }
         Metric::Chrf(_) | Metric::Bleu(_) | Metric::ErrorRate(_) => Arithmetic::Double,
     }
 }
 
 fn p_value(scores: &[f64], base: &[f64], difference: f64, arithmetic: Arithmetic) -> f64 {
     let round = |number: f64| arithmetic.round(number);
-    let distances: Vec<f64> = scores.iter().zip(base).map(|(score, base)| round(score - base).abs()).collect();
+    let distances: Vec<f64> =
+        scores.iter().zip(base).map(|(score, base)| round(score - base).abs()).collect();
     let mean = mean(&distances, arithmetic);
-    let above = distances.iter().filter(|&&distance| round(distance - mean) > round(difference)).count();
+    let above =
+        distances.iter().filter(|&&distance| round(distance - mean) > round(difference)).count();
     (above + 1) as f64 / (distances.len() + 1) as f64
 }
 
@@ -107,7 +123,9 @@ fn sum(numbers: &[f64], arithmetic: Arithmetic) -> f64 {
         return add(sum(first, arithmetic), sum(second, arithmetic));
     }
     let (whole, rest) = numbers.as_chunks::<LANES>();
-    let Some((first, others)) = whole.split_first() else { return rest.iter().copied().fold(0.0, add) };
+    let Some((first, others)) = whole.split_first() else {
+        return rest.iter().copied().fold(0.0, add);
+    };
     let lanes = others.iter().fold(*first, |mut lanes, numbers| {
         lanes.iter_mut().zip(numbers).for_each(|(lane, &number)| *lane = add(*lane, number));
         lanes

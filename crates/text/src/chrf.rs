@@ -2,8 +2,9 @@
 //!
 //! `chrF_β = (1 + β²) · P · R / (β² · P + R)`   (Popović 2015; chrF++: Popović 2017)
 //!
-//! `P` and `R` are precision and recall, averaged over the orders of n-grams; β, usually 2, is the weight of recall. As in
-//! sacreBLEU 2.6, orders longer than the hypotheses or references do not count, and the reference with the best chrF is used.
+//! `P` and `R` are precision and recall, averaged over the orders of n-grams; β, usually 2, is the
+//! weight of recall. As in sacreBLEU 2.6, orders longer than the hypotheses or references do not
+//! count, and the reference with the best chrF is used.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -51,14 +52,18 @@ impl ChrfSettings {
         format!("case:{case}|eff:yes|nc:{char_order}|nw:{word_order}|space:{space}")
     }
 
-    /// For each order the numbers of n-grams of the hypothesis, of the best reference, and of matches.
+    /// For each order the numbers of n-grams of the hypothesis, of the best reference, and of
+    /// matches.
     pub(crate) fn count(&self, hypothesis: &str, references: &[&str]) -> Vec<u32> {
         let mut best: Option<(f64, Vec<u32>)> = None;
         let hypothesis = self.ngrams(hypothesis);
         for reference in references {
             let reference = self.ngrams(reference);
-            let counts: Vec<u32> =
-                hypothesis.iter().zip(&reference).flat_map(|(hypothesis, reference)| matches(hypothesis, reference)).collect();
+            let counts: Vec<u32> = hypothesis
+                .iter()
+                .zip(&reference)
+                .flat_map(|(hypothesis, reference)| matches(hypothesis, reference))
+                .collect();
             let sums: Vec<u64> = counts.iter().map(|&count| count.into()).collect();
             let score = self.score(&sums, Arithmetic::Double);
             if best.as_ref().is_none_or(|(highest, _)| score > *highest) {
@@ -78,7 +83,8 @@ impl ChrfSettings {
         let round = |number: f64| arithmetic.round(number);
         let (mut precision, mut recall, mut orders) = (0.0, 0.0, 0.0);
         for order in sums.chunks_exact(3) {
-            let [in_hypothesis, in_reference, matching] = [0, 1, 2].map(|index| round(order[index] as f64));
+            let [in_hypothesis, in_reference, matching] =
+                [0, 1, 2].map(|index| round(order[index] as f64));
             if in_hypothesis > 0.0 && in_reference > 0.0 {
                 precision = round(precision + round(matching / in_hypothesis));
                 recall = round(recall + round(matching / in_reference));
@@ -97,9 +103,12 @@ impl ChrfSettings {
     /// The counts of n-grams by order: of characters, then of words.
     fn ngrams(&self, sentence: &str) -> Vec<Counts> {
         let sentence = if self.lowercase { sentence.to_lowercase() } else { sentence.to_owned() };
-        let characters: Vec<char> = sentence.chars().filter(|&character| self.whitespace || !is_space(character)).collect();
-        let in_characters = (1..=self.char_order).map(|order| Counts::Characters(counted(&characters, order)));
-        let pieces: Vec<String> = words(&sentence).flat_map(without_punctuation).map(str::to_owned).collect();
+        let characters: Vec<char> =
+            sentence.chars().filter(|&character| self.whitespace || !is_space(character)).collect();
+        let in_characters =
+            (1..=self.char_order).map(|order| Counts::Characters(counted(&characters, order)));
+        let pieces: Vec<String> =
+            words(&sentence).flat_map(without_punctuation).map(str::to_owned).collect();
         let in_words = (1..=self.word_order).map(|order| Counts::Words(counted(&pieces, order)));
         in_characters.chain(in_words).collect()
     }
@@ -119,17 +128,25 @@ fn counted<T: Clone + Eq + Hash>(units: &[T], order: usize) -> HashMap<Vec<T>, u
     counts
 }
 
-/// The numbers of n-grams of the hypothesis (0 if the reference has none), of the reference, and of both.
+/// The numbers of n-grams of the hypothesis (0 if the reference has none), of the reference, and of
+/// both.
 fn matches(hypothesis: &Counts, reference: &Counts) -> [u32; 3] {
     fn of<T: Eq + Hash>(hypothesis: &HashMap<T, u32>, reference: &HashMap<T, u32>) -> [u32; 3] {
-        let matching = hypothesis.iter().map(|(ngram, count)| *count.min(reference.get(ngram).unwrap_or(&0))).sum();
+        let matching = hypothesis
+            .iter()
+            .map(|(ngram, count)| *count.min(reference.get(ngram).unwrap_or(&0)))
+            .sum();
         let in_hypothesis = if reference.is_empty() { 0 } else { hypothesis.values().sum() };
         [in_hypothesis, reference.values().sum(), matching]
     }
     match (hypothesis, reference) {
-        (Counts::Characters(hypothesis), Counts::Characters(reference)) => of(hypothesis, reference),
+        (Counts::Characters(hypothesis), Counts::Characters(reference)) => {
+            of(hypothesis, reference)
+        }
         (Counts::Words(hypothesis), Counts::Words(reference)) => of(hypothesis, reference),
-        (Counts::Characters(_), Counts::Words(_)) | (Counts::Words(_), Counts::Characters(_)) => unreachable!("both have the same orders"),
+        (Counts::Characters(_), Counts::Words(_)) | (Counts::Words(_), Counts::Characters(_)) => {
+            unreachable!("both have the same orders")
+        }
     }
 }
 

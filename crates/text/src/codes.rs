@@ -1,6 +1,7 @@
 //! The language codes of the multilingual families, in the order of their ids.
 //!
-//! Source: the vocabularies of the published checkpoints (fairseq), as transformers 4.57.6 lists them.
+//! Source: the vocabularies of the published checkpoints (fairseq), as transformers 4.57.6 lists
+//! them.
 
 /// M2M100; the vocabulary spells them `__en__`.
 #[rustfmt::skip]

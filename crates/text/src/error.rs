@@ -62,7 +62,9 @@ pub(crate) enum Cause {
     // folder
     #[error("{file}: no such file; expected {expected}")]
     MissingFile { file: String, expected: &'static str },
-    #[error("{file}: no such file; the folder has no tokenizer.json, so its {family} tokenizer is read from {expected}")]
+    #[error(
+        "{file}: no such file; the folder has no tokenizer.json, so its {family} tokenizer is read from {expected}"
+    )]
     NoFamilyFile { file: String, family: String, expected: String },
     #[error(
         "{file}: no such file; the folder has {found}, but neither `tokenizer_class` in tokenizer_config.json nor \
@@ -94,7 +96,9 @@ pub(crate) enum Cause {
     UnknownLanguage { file: String, code: String, known: String },
     #[error("{file}: the tokenizer has no languages, found language {code:?}")]
     NoLanguages { file: String, code: String },
-    #[error("{file}: the tokenizer has no source languages, found source language {code:?}; set only the target language")]
+    #[error(
+        "{file}: the tokenizer has no source languages, found source language {code:?}; set only the target language"
+    )]
     NoSourceLanguage { file: String, code: String },
 
     // tokenizer
@@ -106,7 +110,9 @@ pub(crate) enum Cause {
     NegativeId { file: String, id: i64, position: usize },
 
     // segmentation
-    #[error("{file}: is no unigram model in a tokenizer.json; segmentations can be sampled of one only")]
+    #[error(
+        "{file}: is no unigram model in a tokenizer.json; segmentations can be sampled of one only"
+    )]
     NoUnigram { file: String },
 
     // piece_models
@@ -133,13 +139,17 @@ pub(crate) enum Cause {
     // lines
     #[error("{file}: line {line}: not UTF-8 at byte {byte}; convert the file to UTF-8")]
     NotUtf8 { file: String, line: usize, byte: usize },
-    #[error("{file}: line {line}: longer than {limit} bytes; expected text with one sentence a line")]
+    #[error(
+        "{file}: line {line}: longer than {limit} bytes; expected text with one sentence a line"
+    )]
     LongLine { file: String, line: usize, limit: usize },
     #[error("{file}: line {line}: cannot read: {reason}")]
     UnreadableLine { file: String, line: usize, reason: String },
 
     // metric
-    #[error("{hypotheses} hypotheses for {references} references; expected one reference per hypothesis")]
+    #[error(
+        "{hypotheses} hypotheses for {references} references; expected one reference per hypothesis"
+    )]
     Counts { hypotheses: usize, references: usize },
     #[error("no sentences; expected at least one hypothesis and its reference")]
     NoSentences,
@@ -186,7 +196,9 @@ impl Error {
             | Cause::MuchText { .. }
             | Cause::SmallVocabulary { .. }
             | Cause::NoSentences => ErrorKind::Argument,
-            Cause::Encode { .. } | Cause::Decode { .. } | Cause::Training { .. } => ErrorKind::Tokenizer,
+            Cause::Encode { .. } | Cause::Decode { .. } | Cause::Training { .. } => {
+                ErrorKind::Tokenizer
+            }
         }
     }
 }

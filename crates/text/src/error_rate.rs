@@ -1,7 +1,8 @@
 //! Word and character error rates of transcripts: `100 · edits / length of the reference`.
 //!
-//! Edits are the fewest substitutions, deletions and insertions (Levenshtein 1966). As in jiwer, words stand between spaces or longer
-//! white space, a single tab is part of a word, and characters include the spaces inside.
+//! Edits are the fewest substitutions, deletions and insertions (Levenshtein 1966). As in jiwer,
+//! words stand between spaces or longer white space, a single tab is part of a word, and characters
+//! include the spaces inside.
 
 use crate::spelling::Spelling;
 use regex::Regex;
@@ -48,7 +49,8 @@ impl ErrorRateSettings {
                     (distance(&hypothesis, &reference), reference.len())
                 }
                 ErrorUnit::Characters => {
-                    let [hypothesis, reference] = [&hypothesis, &reference].map(|text| text.trim().chars().collect::<Vec<_>>());
+                    let [hypothesis, reference] = [&hypothesis, &reference]
+                        .map(|text| text.trim().chars().collect::<Vec<_>>());
                     (distance(&hypothesis, &reference), reference.len())
                 }
             };
@@ -66,7 +68,8 @@ impl ErrorRateSettings {
 
 /// The words of a text.
 fn words(text: &str) -> Vec<&str> {
-    static GAPS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\s\s+| ").expect("a valid pattern"));
+    static GAPS: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\s\s+| ").expect("a valid pattern"));
     GAPS.split(text.trim()).filter(|word| !word.is_empty()).collect()
 }
 

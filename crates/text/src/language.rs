@@ -16,12 +16,14 @@ pub(crate) struct Template {
     pub(crate) suffix: Vec<u32>,
 }
 
-/// How the decoder is conditioned on the target language. Marian's is not: its source text contains the language.
+/// How the decoder is conditioned on the target language. Marian's is not: its source text contains
+/// the language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetLanguage {
     /// `forced_bos_token_id`: the first decoded token (mBART-50, M2M100, NLLB).
     Forced(i64),
-    /// `decoder_start_token_id`: decoding starts from this token instead of the model's (mBART-25, PLBart).
+    /// `decoder_start_token_id`: decoding starts from this token instead of the model's (mBART-25,
+    /// PLBart).
     Start(i64),
 }
 
@@ -54,8 +56,14 @@ impl Languages {
     pub(crate) fn find(&self, file: &str, code: &str) -> Result<u32> {
         let bare = |left, right| code.strip_prefix(left).and_then(|rest| rest.strip_suffix(right));
         let spellings = [Some(code), bare("__", "__"), bare(">>", "<<"), bare("<2", ">")];
-        let id = |spelling: &str| self.known.iter().find(|(known, _)| known == spelling).map(|(_, id)| *id);
-        let unknown = || Cause::UnknownLanguage { file: file.to_owned(), code: code.to_owned(), known: self.like(code) };
+        let id = |spelling: &str| {
+            self.known.iter().find(|(known, _)| known == spelling).map(|(_, id)| *id)
+        };
+        let unknown = || Cause::UnknownLanguage {
+            file: file.to_owned(),
+            code: code.to_owned(),
+            known: self.like(code),
+        };
         Ok(spellings.into_iter().flatten().find_map(id).ok_or_else(unknown)?)
     }
 
@@ -71,8 +79,13 @@ impl Languages {
     /// The first codes in the order of similarity to the given one.
     fn like(&self, code: &str) -> String {
         const LIMIT: usize = 8;
-        let common_prefix =
-            |known: &str| known.chars().zip(code.chars()).take_while(|(one, other)| one.eq_ignore_ascii_case(other)).count();
+        let common_prefix = |known: &str| {
+            known
+                .chars()
+                .zip(code.chars())
+                .take_while(|(one, other)| one.eq_ignore_ascii_case(other))
+                .count()
+        };
         let mut codes: Vec<&str> = self.known.iter().map(|(code, _)| code.as_str()).collect();
         codes.sort_by_key(|known| std::cmp::Reverse(common_prefix(known).min(2)));
         let n_more = codes.len().saturating_sub(LIMIT);

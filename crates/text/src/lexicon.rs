@@ -1,5 +1,5 @@
-//! Which tokens translate which, learned from parallel text: IBM Model 1 (Brown et al. 1993, "The Mathematics of Statistical Machine
-//! Translation", section 4.2) by expectation maximisation.
+//! Which tokens translate which, learned from parallel text: IBM Model 1 (Brown et al. 1993, "The
+//! Mathematics of Statistical Machine Translation", section 4.2) by expectation maximisation.
 
 use std::ops::Range;
 
@@ -26,7 +26,8 @@ pub struct Lexicon {
 /// Rounds of expectation maximisation.
 const ROUNDS: usize = 5;
 
-/// The targets that are kept of a source token: those that occur most often beside it. It bounds the memory of long texts.
+/// The targets that are kept of a source token: those that occur most often beside it. It bounds
+/// the memory of long texts.
 const MOST_TARGETS: usize = 1000;
 
 impl ParallelTokens {
@@ -59,7 +60,8 @@ impl ParallelTokens {
 
     /// One more than the largest id of a source or of a target.
     fn sizes(&self) -> [usize; 2] {
-        let largest = |side: usize| (0..self.len()).flat_map(|sentence| self.pair(sentence)[side]).max();
+        let largest =
+            |side: usize| (0..self.len()).flat_map(|sentence| self.pair(sentence)[side]).max();
         [0, 1].map(|side| largest(side).map_or(0, |&id| id as usize + 1))
     }
 }
@@ -97,8 +99,11 @@ impl Lexicon {
             free[source] += 1;
         });
         let mut counts = vec![0; n_targets];
-        (0..text.len()).flat_map(|sentence| text.pair(sentence)[1]).for_each(|&target| counts[target as usize] += 1);
-        let (mut ranges, mut targets, mut probabilities) = (Vec::with_capacity(n_sources), Vec::new(), Vec::new());
+        (0..text.len())
+            .flat_map(|sentence| text.pair(sentence)[1])
+            .for_each(|&target| counts[target as usize] += 1);
+        let (mut ranges, mut targets, mut probabilities) =
+            (Vec::with_capacity(n_sources), Vec::new(), Vec::new());
         let mut beside = vec![0_u32; n_targets];
         for source in 0..n_sources {
             let mut met = Vec::new();
@@ -110,7 +115,9 @@ impl Lexicon {
                     beside[target as usize] += 1;
                 }
             }
-            met.sort_unstable_by_key(|&target| (std::cmp::Reverse(beside[target as usize]), target));
+            met.sort_unstable_by_key(|&target| {
+                (std::cmp::Reverse(beside[target as usize]), target)
+            });
             met.iter().for_each(|&target| beside[target as usize] = 0);
             met.truncate(MOST_TARGETS);
             met.sort_unstable();
@@ -143,9 +150,13 @@ impl Lexicon {
             }
         }
         for range in &self.ranges {
-            let sum = expected[range.clone()].iter().map(|&share| f64::from(share)).sum::<f64>() as f32;
+            let sum =
+                expected[range.clone()].iter().map(|&share| f64::from(share)).sum::<f64>() as f32;
             if sum > 0.0 {
-                self.probabilities[range.clone()].iter_mut().zip(&expected[range.clone()]).for_each(|(p, share)| *p = share / sum);
+                self.probabilities[range.clone()]
+                    .iter_mut()
+                    .zip(&expected[range.clone()])
+                    .for_each(|(p, share)| *p = share / sum);
             }
         }
     }
@@ -160,17 +171,25 @@ impl Lexicon {
         (0..).zip(&self.ranges).filter(|(_, range)| !range.is_empty()).map(|(source, _)| source)
     }
 
-    /// The translations of a source token with their probabilities, the most probable first, of equals the smaller id.
+    /// The translations of a source token with their probabilities, the most probable first, of
+    /// equals the smaller id.
     pub fn translations(&self, source: i64) -> Vec<(i64, f32)> {
-        let range = usize::try_from(source).ok().and_then(|source| self.ranges.get(source)).cloned().unwrap_or_default();
-        let mut found: Vec<_> = range.map(|place| (i64::from(self.targets[place]), self.probabilities[place])).collect();
+        let range = usize::try_from(source)
+            .ok()
+            .and_then(|source| self.ranges.get(source))
+            .cloned()
+            .unwrap_or_default();
+        let mut found: Vec<_> = range
+            .map(|place| (i64::from(self.targets[place]), self.probabilities[place]))
+            .collect();
         found.sort_by(|(a, p), (b, q)| q.total_cmp(p).then(a.cmp(b)));
         found
     }
 
     /// The `count` most frequent target tokens, the most frequent first.
     pub fn frequent(&self, count: usize) -> Vec<i64> {
-        let mut tokens: Vec<_> = (0..self.counts.len()).filter(|&token| self.counts[token] > 0).collect();
+        let mut tokens: Vec<_> =
+            (0..self.counts.len()).filter(|&token| self.counts[token] > 0).collect();
         tokens.sort_by_key(|&token| (std::cmp::Reverse(self.counts[token]), token));
         tokens.into_iter().take(count).map(|token| token as i64).collect()
     }
@@ -181,20 +200,26 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Section 4.2's idea: a token that stands beside the same one in different company is its translation.
+    /// Section 4.2's idea: a token that stands beside the same one in different company is its
+    /// translation.
     #[test]
     fn translations_are_what_company_tells() {
         let (das, haus, buch, ein) = (1, 2, 3, 4);
         let (the, house, book, a) = (11, 12, 13, 14);
         let mut text = ParallelTokens::default();
-        for (source, target) in [([das, haus], [the, house]), ([das, buch], [the, book]), ([ein, buch], [a, book])] {
+        for (source, target) in
+            [([das, haus], [the, house]), ([das, buch], [the, book]), ([ein, buch], [a, book])]
+        {
             text.push(&source, &target);
         }
         let lexicon = Lexicon::learn(&text, |_| {});
         for (source, target) in [(das, the), (haus, house), (buch, book), (ein, a)] {
             let found = lexicon.translations(source);
             assert_eq!(found[0].0, target, "{source}: {found:?}");
-            assert!((found.iter().map(|(_, p)| p).sum::<f32>() - 1.0).abs() < 1e-5, "{source}: {found:?}");
+            assert!(
+                (found.iter().map(|(_, p)| p).sum::<f32>() - 1.0).abs() < 1e-5,
+                "{source}: {found:?}"
+            );
         }
         assert_eq!(lexicon.sources().collect::<Vec<_>>(), [1, 2, 3, 4]);
         assert_eq!(lexicon.frequent(2), [the, book]);
@@ -206,7 +231,9 @@ mod tests {
     fn probabilities_are_those_of_the_definition() {
         let mut text = ParallelTokens::default();
         for sentence in 0..40_i64 {
-            let ids = |seed: i64, len: i64| (0..len).map(|place| (sentence * 7 + place * seed) % 9).collect::<Vec<_>>();
+            let ids = |seed: i64, len: i64| {
+                (0..len).map(|place| (sentence * 7 + place * seed) % 9).collect::<Vec<_>>()
+            };
             text.push(&ids(3, 2 + sentence % 4), &ids(5, 1 + sentence % 5));
         }
         let mut expected = BTreeMap::<(u32, u32), f64>::new();
@@ -214,7 +241,11 @@ mod tests {
         for sentence in 0..text.len() {
             let [sources, targets] = text.pair(sentence);
             targets.iter().for_each(|&target| counts[target as usize] += 1.0);
-            expected.extend(sources.iter().flat_map(|&source| targets.iter().map(move |&target| ((source, target), 1.0))));
+            expected.extend(
+                sources
+                    .iter()
+                    .flat_map(|&source| targets.iter().map(move |&target| ((source, target), 1.0))),
+            );
         }
         let normalise = |table: &mut BTreeMap<(u32, u32), f64>| {
             let mut sums = [0.0; 9];
@@ -228,10 +259,12 @@ mod tests {
                 let [sources, targets] = text.pair(sentence);
                 for &target in targets {
                     let none = counts[target as usize] / counts.iter().sum::<f64>();
-                    let sum = none + sources.iter().map(|&source| expected[&(source, target)]).sum::<f64>();
-                    sources
-                        .iter()
-                        .for_each(|&source| *next.get_mut(&(source, target)).expect("a pair") += expected[&(source, target)] / sum);
+                    let sum = none
+                        + sources.iter().map(|&source| expected[&(source, target)]).sum::<f64>();
+                    sources.iter().for_each(|&source| {
+                        *next.get_mut(&(source, target)).expect("a pair") +=
+                            expected[&(source, target)] / sum
+                    });
                 }
             }
             normalise(&mut next);
@@ -239,7 +272,8 @@ mod tests {
         }
         let lexicon = Lexicon::learn(&text, |_| {});
         for (&(source, target), &p) in &expected {
-            let found = lexicon.place(source, target).map_or(0.0, |place| lexicon.probabilities[place]);
+            let found =
+                lexicon.place(source, target).map_or(0.0, |place| lexicon.probabilities[place]);
             assert!((f64::from(found) - p).abs() < 1e-5, "{source} {target}: {found} {p}");
         }
     }

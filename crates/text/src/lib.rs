@@ -1,8 +1,8 @@
 //! Tokenizers, lines of corpora and translation metrics. Independent of models, graphs and engines.
 //!
-//! - [`Tokenizer`]: text to ids and back, as transformers' `AutoTokenizer`. Reads `tokenizer.json` and the files of every
-//!   encoder-decoder family: SentencePiece models (Marian, M2M100, mBART, NLLB, PLBart, T5, Pegasus) and byte pair
-//!   vocabularies (BART, Blenderbot).
+//! - [`Tokenizer`]: text to ids and back, as transformers' `AutoTokenizer`. Reads `tokenizer.json`
+//!   and the files of every encoder-decoder family: SentencePiece models (Marian, M2M100, mBART,
+//!   NLLB, PLBart, T5, Pegasus) and byte pair vocabularies (BART, Blenderbot).
 //! - [`TokenizerTrainer`]: trains unigram and BPE tokenizers deterministically.
 //! - [`SegmentationSampler`]: subword regularisation.
 //! - [`TargetLanguage`]: how the decoder of a multilingual model is conditioned.
@@ -10,7 +10,8 @@
 //! - [`PieceModels`]: a tokenizer as SentencePiece models, for other programs.
 //! - [`Lines`], [`read_lines`]: UTF-8 text, one sentence a line, with errors that name the line.
 //! - [`Lexicon`]: which tokens translate which, by IBM Model 1.
-//! - [`corpus_bleu`], [`Metric`], [`paired_bootstrap`]: BLEU, chrF, chrF++ and significance tests, equal to sacreBLEU 2.6.
+//! - [`corpus_bleu`], [`Metric`], [`paired_bootstrap`]: BLEU, chrF, chrF++ and significance tests,
+//!   equal to sacreBLEU 2.6.
 //!
 //! ```
 //! use cognate_text::{Tokenizer, corpus_bleu};
@@ -28,8 +29,8 @@
 //! # }
 //! ```
 //!
-//! `folder` finds a tokenizer's family and reads its settings; `converted` builds the families that transformers runs on
-//! the `tokenizers` library; `classic` runs the others on `sentencepiece`.
+//! `folder` finds a tokenizer's family and reads its settings; `converted` builds the families that
+//! transformers runs on the `tokenizers` library; `classic` runs the others on `sentencepiece`.
 
 mod arithmetic;
 mod bleu;

@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use serde_json::{Value, json};
 use tokenizers::normalizers::NormalizerWrapper;
 
-/// Runs the library and returns its errors and its panics as text. The library shares only a cache between calls, whose entries
-/// are written whole, so a panic leaves nothing inconsistent.
+/// Runs the library and returns its errors and its panics as text. The library shares only a cache
+/// between calls, whose entries are written whole, so a panic leaves nothing inconsistent.
 pub(crate) fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result.map_err(|error| error.to_string()),
@@ -15,7 +15,8 @@ pub(crate) fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result
     }
 }
 
-/// The library's normalizer of these rules. They are read as part of a file, as the library has compiled it.
+/// The library's normalizer of these rules. They are read as part of a file, as the library has
+/// compiled it.
 pub(crate) fn normalizer(rules: &Value) -> tokenizers::Result<NormalizerWrapper> {
     let file = json!({
         "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": rules, "pre_tokenizer": null,

@@ -1,7 +1,8 @@
 //! Lines of UTF-8 text, one sentence a line.
 //!
-//! A line ends at `\n` or `\r\n`. Empty lines, spaces, NUL and Unicode's other separators are kept, so that lines of parallel
-//! files stay aligned. A byte order mark at the start of the text is removed.
+//! A line ends at `\n` or `\r\n`. Empty lines, spaces, NUL and Unicode's other separators are kept,
+//! so that lines of parallel files stay aligned. A byte order mark at the start of the text is
+//! removed.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -9,7 +10,8 @@ use std::path::Path;
 
 use crate::error::{Cause, Result};
 
-/// The maximum length of a line without its end: 1 MiB. It bounds the memory for a file without line ends.
+/// The maximum length of a line without its end: 1 MiB. It bounds the memory for a file without
+/// line ends.
 const MAX_LINE_BYTES: usize = 1 << 20;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';

@@ -1,4 +1,5 @@
-//! Metrics of translations against references: statistics of sentences, their sums, and a score of the sums.
+//! Metrics of translations against references: statistics of sentences, their sums, and a score of
+//! the sums.
 //!
 //! Names, signatures and numbers are those of sacreBLEU 2.6.
 
@@ -86,7 +87,10 @@ pub fn corpus_bleu(hypotheses: &[impl AsRef<str>], references: &[impl AsRef<str>
     let settings = BleuSettings::default();
     let metric = Metric::Bleu(settings);
     let statistics = metric.statistics(hypotheses, &[references])?;
-    Ok(Bleu { signature: metric.signature(1, None), ..settings.bleu(&statistics.sums(), Arithmetic::Double) })
+    Ok(Bleu {
+        signature: metric.signature(1, None),
+        ..settings.bleu(&statistics.sums(), Arithmetic::Double)
+    })
 }
 
 /// The statistics of a corpus's sentences for a metric.
@@ -110,11 +114,15 @@ impl Metric {
 
     /// sacreBLEU's signature, which makes a score reproducible.
     pub fn signature(&self, n_references: usize, resampling: Option<Resampling>) -> String {
-        let resampled = resampling.map_or(String::new(), |Resampling { samples, seed }| format!("bs:{samples}|seed:{seed}|"));
+        let resampled = resampling.map_or(String::new(), |Resampling { samples, seed }| {
+            format!("bs:{samples}|seed:{seed}|")
+        });
         let settings = match self {
             Self::Bleu(settings) => settings.signature(),
             Self::Chrf(settings) => settings.signature(),
-            Self::ErrorRate(settings) => return format!("nrefs:{n_references}|{resampled}{}", settings.signature()),
+            Self::ErrorRate(settings) => {
+                return format!("nrefs:{n_references}|{resampled}{}", settings.signature());
+            }
         };
         format!("nrefs:{n_references}|{resampled}{settings}|version:{VERSION}")
     }
@@ -122,17 +130,23 @@ impl Metric {
     /// The statistics of hypotheses against one or more lists of references.
     ///
     /// Fails if there is no reference, or if the numbers of lines differ or are 0.
-    pub fn statistics<R: AsRef<str>>(&self, hypotheses: &[impl AsRef<str>], references: &[&[R]]) -> Result<Statistics> {
+    pub fn statistics<R: AsRef<str>>(
+        &self,
+        hypotheses: &[impl AsRef<str>],
+        references: &[&[R]],
+    ) -> Result<Statistics> {
         let n_sentences = hypotheses.len();
         if n_sentences == 0 || references.is_empty() {
             Err(Cause::NoSentences)?;
         }
-        if let Some(reference) = references.iter().find(|reference| reference.len() != n_sentences) {
+        if let Some(reference) = references.iter().find(|reference| reference.len() != n_sentences)
+        {
             Err(Cause::Counts { hypotheses: n_sentences, references: reference.len() })?;
         }
         let count = |(line, hypothesis): (usize, &_)| {
             let hypothesis = AsRef::<str>::as_ref(hypothesis);
-            let references: Vec<&str> = references.iter().map(|reference| reference[line].as_ref()).collect();
+            let references: Vec<&str> =
+                references.iter().map(|reference| reference[line].as_ref()).collect();
             match self {
                 Self::Bleu(settings) => settings.count(hypothesis, &references),
                 Self::Chrf(settings) => settings.count(hypothesis, &references),
@@ -168,7 +182,9 @@ impl Statistics {
 
     /// The score of each sentence.
     pub fn sentence_scores(&self) -> impl Iterator<Item = Score> {
-        (0..self.len()).map(|sentence| self.metric.score(&self.sums_of([sentence].into_iter()), Arithmetic::Double))
+        (0..self.len()).map(|sentence| {
+            self.metric.score(&self.sums_of([sentence].into_iter()), Arithmetic::Double)
+        })
     }
 
     /// The number of sentences.

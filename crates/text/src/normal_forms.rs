@@ -1,7 +1,8 @@
 //! A normal form of Unicode as rules: sequences of characters with their replacements.
 //!
-//! Exact for each character, each letter with one combining character, Hangul in parts, and letters with two combining
-//! characters that compose to one. Other combining characters stay in their order.
+//! Exact for each character, each letter with one combining character, Hangul in parts, and letters
+//! with two combining characters that compose to one. Other combining characters stay in their
+//! order.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +13,8 @@ use tokenizers::{NormalizedString, Normalizer};
 pub(crate) fn rules(normalize: &dyn Fn(&str) -> String) -> BTreeMap<String, String> {
     let mut rules = BTreeMap::new();
     // Characters by the last and by the first character that they become.
-    let (mut by_end, mut by_start): (HashMap<char, Vec<char>>, HashMap<char, Vec<char>>) = Default::default();
+    let (mut by_end, mut by_start): (HashMap<char, Vec<char>>, HashMap<char, Vec<char>>) =
+        Default::default();
     let mut composed = Vec::new();
     for char in '\u{1}'..=char::MAX {
         let text = char.to_string();
@@ -46,7 +48,9 @@ pub(crate) fn rules(normalize: &dyn Fn(&str) -> String) -> BTreeMap<String, Stri
         let (Some(first), None) = (first.next(), first.next()) else { continue };
         // The variants of Hangul would be too many.
         let is_syllable = ('\u{AC00}'..='\u{D7A3}').contains(&first);
-        let variants = |found: &HashMap<char, Vec<char>>, char| found.get(&char).filter(|_| !is_syllable).cloned().unwrap_or(vec![char]);
+        let variants = |found: &HashMap<char, Vec<char>>, char| {
+            found.get(&char).filter(|_| !is_syllable).cloned().unwrap_or(vec![char])
+        };
         let lasts = variants(&by_start, last);
         for first in variants(&by_end, first) {
             lasts.iter().for_each(|last| add(&[first, *last]));

@@ -1,4 +1,5 @@
-//! numpy's default random numbers: PCG64 (O'Neill 2014, XSL-RR 128/64), seeded by its `SeedSequence`.
+//! numpy's default random numbers: PCG64 (O'Neill 2014, XSL-RR 128/64), seeded by its
+//! `SeedSequence`.
 
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
@@ -18,7 +19,8 @@ impl Generator {
         Self { pcg: Pcg64::new(a << 64 | b, c << 64 | d), half: None }
     }
 
-    /// A number below `bound`, as `Generator.integers` and `Generator.choice` draw it (Lemire 2019).
+    /// A number below `bound`, as `Generator.integers` and `Generator.choice` draw it (Lemire
+    /// 2019).
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         // numpy draws nothing here.
         if bound <= 1 {
@@ -64,7 +66,8 @@ fn seed_words(seed: u64) -> [u64; 4] {
         }
     }
     let mut constant = 0x8b51_f9dd;
-    let mut words = pool.iter().cycle().map(|&value| u64::from(hash(value, &mut constant, 0x58f3_8ded)));
+    let mut words =
+        pool.iter().cycle().map(|&value| u64::from(hash(value, &mut constant, 0x58f3_8ded)));
     let mut next = || words.next().unwrap_or_default();
     [(); 4].map(|()| next() | next() << 32)
 }
@@ -82,8 +85,17 @@ mod tests {
         };
         assert_eq!(draw(12345, 1000), [699, 227, 788, 316, 204, 797, 642, 676]);
         assert_eq!(draw(12345, 7), [4, 1, 5, 2, 1, 5, 4, 4]);
-        assert_eq!(draw(0, 3000000000), [2551872677, 1910885061, 1533409439, 809360140, 923488268, 122920571, 225720425, 49582906]);
+        assert_eq!(
+            draw(0, 3000000000),
+            [
+                2551872677, 1910885061, 1533409439, 809360140, 923488268, 122920571, 225720425,
+                49582906
+            ]
+        );
         assert_eq!(draw(1099511627781, 1), [0, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(draw(9223372036854775819, 29001), [15745, 4927, 12553, 23423, 3910, 7647, 7689, 16909]);
+        assert_eq!(
+            draw(9223372036854775819, 29001),
+            [15745, 4927, 12553, 23423, 3910, 7647, 7689, 16909]
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! A tokenizer as two SentencePiece models, for programs that have SentencePiece but not the tokenizers library.
+//! A tokenizer as two SentencePiece models, for programs that have SentencePiece but not the
+//! tokenizers library.
 //!
-//! A unigram model of the library and one of SentencePiece split a text alike if spaces are single and words are apart, apart
-//! from sequences of combining characters (`normal_forms`). Special tokens that are spelt out in a text stay text.
+//! A unigram model of the library and one of SentencePiece split a text alike if spaces are single
+//! and words are apart, apart from sequences of combining characters (`normal_forms`). Special
+//! tokens that are spelt out in a text stay text.
 
 use std::collections::HashSet;
 
@@ -45,15 +47,22 @@ impl Tokenizer {
     /// Fails, with the reason, if these would split or join texts otherwise.
     pub fn piece_models(&self) -> Result<PieceModels> {
         let refused = |reason| Cause::NoPieceModels { file: self.file.clone(), reason };
-        let (source, source_ids) = source(&read(&self.engine).map_err(refused)?).map_err(refused)?;
+        let (source, source_ids) =
+            source(&read(&self.engine).map_err(refused)?).map_err(refused)?;
         let (target, target_pieces) = self.target_models().map_err(refused)?;
         if self.spaces == Spaces::CleanUp {
-            Err(refused("it removes spaces before punctuation (clean_up_tokenization_spaces)".to_owned()))?;
+            Err(refused(
+                "it removes spaces before punctuation (clean_up_tokenization_spaces)".to_owned(),
+            ))?;
         }
         // Of any word; the text's own ids are those of a target's without special tokens.
-        let (whole, own) = (self.encode("a")?, Tokenizer { target_engine: None, ..self.clone() }.encode_target("a")?);
+        let (whole, own) = (
+            self.encode("a")?,
+            Tokenizer { target_engine: None, ..self.clone() }.encode_target("a")?,
+        );
         let start = whole.windows(own.len().max(1)).position(|ids| ids == own);
-        let start = start.ok_or_else(|| refused("its template does not contain the text".to_owned()))?;
+        let start =
+            start.ok_or_else(|| refused("its template does not contain the text".to_owned()))?;
         let (prefix, suffix) = (whole[..start].to_vec(), whole[start + own.len()..].to_vec());
         Ok(PieceModels { source, source_ids, prefix, suffix, target, target_pieces })
     }
@@ -65,10 +74,15 @@ impl Tokenizer {
             return Err(format!("its decoder is {}, expected Metaspace", name(decoder)));
         }
         let special = specials(&json)?;
-        let pieces = (0..self.target_vocab()).map(|id| self.piece(id as i64).filter(|piece| !special.contains(piece)));
+        let pieces = (0..self.target_vocab())
+            .map(|id| self.piece(id as i64).filter(|piece| !special.contains(piece)));
         let pieces: Vec<Option<String>> = pieces.collect();
-        if let Some(piece) = pieces.iter().flatten().find(|piece| piece.chars().skip(1).any(|char| char == SPACE)) {
-            return Err(format!("its piece {piece:?} contains {SPACE} after its first character, which decoding removes at the start"));
+        if let Some(piece) =
+            pieces.iter().flatten().find(|piece| piece.chars().skip(1).any(|char| char == SPACE))
+        {
+            return Err(format!(
+                "its piece {piece:?} contains {SPACE} after its first character, which decoding removes at the start"
+            ));
         }
         let mut unknown = "<unk>".to_owned();
         while pieces.iter().flatten().any(|piece| *piece == unknown) {
@@ -87,7 +101,9 @@ impl Tokenizer {
 /// The `tokenizer.json` of a tokenizer.
 fn read(engine: &Engine) -> Refusal<Value> {
     let Engine::Library(library) = engine else {
-        return Err("transformers runs this family piece by piece, without a tokenizer.json".to_owned());
+        return Err(
+            "transformers runs this family piece by piece, without a tokenizer.json".to_owned()
+        );
     };
     let text = library.to_string(false).map_err(|error| error.to_string())?;
     serde_json::from_str(&text).map_err(|error| error.to_string())
@@ -97,8 +113,13 @@ fn read(engine: &Engine) -> Refusal<Value> {
 fn source(json: &Value) -> Refusal<(Vec<u8>, Vec<i64>)> {
     let model = &json["model"];
     let unknown = model["unk_id"].as_u64();
-    let (Some("Unigram"), Some(vocabulary), Some(unknown)) = (model["type"].as_str(), model["vocab"].as_array(), unknown) else {
-        return Err(format!("its model is {}, expected Unigram with an unknown piece", name(model)));
+    let (Some("Unigram"), Some(vocabulary), Some(unknown)) =
+        (model["type"].as_str(), model["vocab"].as_array(), unknown)
+    else {
+        return Err(format!(
+            "its model is {}, expected Unigram with an unknown piece",
+            name(model)
+        ));
     };
     if model["byte_fallback"] == true {
         return Err("its model falls back to bytes".to_owned());
@@ -107,7 +128,8 @@ fn source(json: &Value) -> Refusal<(Vec<u8>, Vec<i64>)> {
     let special = specials(json)?;
     let mut pieces = Vec::with_capacity(vocabulary.len() + 1);
     for (id, entry) in (0..).zip(vocabulary) {
-        let (text, score) = (entry[0].as_str().unwrap_or_default(), entry[1].as_f64().unwrap_or_default());
+        let (text, score) =
+            (entry[0].as_str().unwrap_or_default(), entry[1].as_f64().unwrap_or_default());
         let kind = match text {
             _ if id == unknown => Kind::Unknown,
             _ if special.contains(text) => Kind::Control,
@@ -118,8 +140,11 @@ fn source(json: &Value) -> Refusal<(Vec<u8>, Vec<i64>)> {
         pieces.push(Piece::new(text.to_owned(), score as f32, kind));
     }
     let mut ids: Vec<i64> = (0..pieces.len() as i64).collect();
-    // The unknown piece's score follows from the least of all pieces in the library, and from that of normal ones in SentencePiece.
-    let least = |pieces: &mut dyn Iterator<Item = &Piece>| pieces.map(|piece| piece.score).fold(f32::INFINITY, f32::min);
+    // The unknown piece's score follows from the least of all pieces in the library, and from that
+    // of normal ones in SentencePiece.
+    let least = |pieces: &mut dyn Iterator<Item = &Piece>| {
+        pieces.map(|piece| piece.score).fold(f32::INFINITY, f32::min)
+    };
     let of_all = least(&mut pieces.iter());
     if of_all < least(&mut pieces.iter().filter(|piece| piece.is(Kind::Normal))) {
         // No text contains it.
@@ -135,18 +160,31 @@ fn charsmap(json: &Value) -> Refusal<Vec<u8>> {
     let splits = match before[..] {
         [metaspace] if is_metaspace(metaspace) => false,
         [first, metaspace] if name(first) == "WhitespaceSplit" && is_metaspace(metaspace) => true,
-        _ => return Err("its pre-tokenizer is not Metaspace that adds a space before each text".to_owned()),
+        _ => {
+            return Err(
+                "its pre-tokenizer is not Metaspace that adds a space before each text".to_owned()
+            );
+        }
     };
     let (mut strips, mut collapses) = (splits, splits);
     let mut characters = Vec::new();
     for step in steps(&json["normalizer"], "normalizers") {
         match name(step) {
-            "Precompiled" | "Nmt" | "NFKC" if !strips && !collapses || splits => characters.push(step),
+            "Precompiled" | "Nmt" | "NFKC" if !strips && !collapses || splits => {
+                characters.push(step)
+            }
             "Strip" if step["strip_right"] == true => strips = true,
-            "Replace" if step["pattern"]["Regex"] == " {2,}" && (step["content"] == " " || strips && step["content"] == "▁") => {
+            "Replace"
+                if step["pattern"]["Regex"] == " {2,}"
+                    && (step["content"] == " " || strips && step["content"] == "▁") =>
+            {
                 collapses = true;
             }
-            other => return Err(format!("its normalizer {other} has no counterpart here in SentencePiece")),
+            other => {
+                return Err(format!(
+                    "its normalizer {other} has no counterpart here in SentencePiece"
+                ));
+            }
         }
     }
     if !strips || !collapses {
@@ -156,12 +194,18 @@ fn charsmap(json: &Value) -> Refusal<Vec<u8>> {
         [] => Ok(Vec::new()),
         [step] if name(step) == "Precompiled" => {
             let text = step["precompiled_charsmap"].as_str().unwrap_or_default();
-            BASE64_STANDARD.decode(text).map_err(|error| format!("its precompiled_charsmap: {error}"))
+            BASE64_STANDARD
+                .decode(text)
+                .map_err(|error| format!("its precompiled_charsmap: {error}"))
         }
-        _ if characters.iter().any(|step| name(step) == "Precompiled") => Err("it has several normalizers of characters".to_owned()),
+        _ if characters.iter().any(|step| name(step) == "Precompiled") => {
+            Err("it has several normalizers of characters".to_owned())
+        }
         _ => {
-            let normalizers: Vec<NormalizerWrapper> =
-                characters.into_iter().map(|step| library::normalizer(step).map_err(|error| error.to_string())).collect::<Refusal<_>>()?;
+            let normalizers: Vec<NormalizerWrapper> = characters
+                .into_iter()
+                .map(|step| library::normalizer(step).map_err(|error| error.to_string()))
+                .collect::<Refusal<_>>()?;
             sentencepiece::compile(&normal_forms::rules(&|text| {
                 let mut text = NormalizedString::from(text);
                 for normalizer in &normalizers {
@@ -192,7 +236,10 @@ fn file(model: Model) -> Refusal<Vec<u8>> {
 
 fn is_metaspace(step: &Value) -> bool {
     let splits = step["split"] == true || step["split"].is_null();
-    name(step) == "Metaspace" && step["replacement"] == "▁" && step["prepend_scheme"] != "never" && splits
+    name(step) == "Metaspace"
+        && step["replacement"] == "▁"
+        && step["prepend_scheme"] != "never"
+        && splits
 }
 
 /// A step, or the steps of a sequence.
@@ -224,12 +271,22 @@ mod tests {
         if name == "multi30k" {
             return Tokenizer::from_folder(testdata("multi30k-en-de")).unwrap();
         }
-        let cases: Value = serde_json::from_slice(&fs::read(testdata("tokenizers/cases.json")).unwrap()).unwrap();
-        let case = cases["cases"].as_array().unwrap().iter().find(|case| case["name"] == name).unwrap();
+        let cases: Value =
+            serde_json::from_slice(&fs::read(testdata("tokenizers/cases.json")).unwrap()).unwrap();
+        let case =
+            cases["cases"].as_array().unwrap().iter().find(|case| case["name"] == name).unwrap();
         let folder = tempfile::tempdir().unwrap();
         for (file, parts) in case["files"].as_object().unwrap() {
-            let parts = parts.as_array().unwrap().iter().map(|part| testdata("tokenizers/models").join(part.as_str().unwrap()));
-            fs::write(folder.path().join(file), parts.flat_map(|part| fs::read(part).unwrap()).collect::<Vec<_>>()).unwrap();
+            let parts = parts
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|part| testdata("tokenizers/models").join(part.as_str().unwrap()));
+            fs::write(
+                folder.path().join(file),
+                parts.flat_map(|part| fs::read(part).unwrap()).collect::<Vec<_>>(),
+            )
+            .unwrap();
         }
         for (file, json) in case["json"].as_object().unwrap() {
             fs::write(folder.path().join(file), json.to_string()).unwrap();
@@ -252,23 +309,45 @@ mod tests {
         ];
         let mut texts = texts.map(str::to_owned).to_vec();
         if let Some(folder) = shared_multi30k() {
-            let lines = |name: &str| fs::read_to_string(folder.join(name)).unwrap().lines().map(str::to_owned).collect::<Vec<_>>();
-            texts.extend(["test_2016_flickr.en", "test_2016_flickr.de"].into_iter().flat_map(lines));
+            let lines = |name: &str| {
+                fs::read_to_string(folder.join(name))
+                    .unwrap()
+                    .lines()
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+            };
+            texts
+                .extend(["test_2016_flickr.en", "test_2016_flickr.de"].into_iter().flat_map(lines));
         }
         let mut wrong = Vec::new();
         for name in ["multi30k", "t5", "t5-not-legacy", "pegasus"] {
             let tokenizer = tokenizer(name);
             let models = tokenizer.piece_models().unwrap();
-            let (source, target) =
-                (SentencePiece::from_bytes("", &models.source).unwrap(), SentencePiece::from_bytes("", &models.target).unwrap());
+            let (source, target) = (
+                SentencePiece::from_bytes("", &models.source).unwrap(),
+                SentencePiece::from_bytes("", &models.target).unwrap(),
+            );
             for text in &texts {
-                let own = source.encode(text).into_iter().map(|piece| models.source_ids[source.id(&piece).unwrap() as usize]);
-                let found: Vec<i64> = models.prefix.iter().copied().chain(own).chain(models.suffix.iter().copied()).collect();
+                let own = source
+                    .encode(text)
+                    .into_iter()
+                    .map(|piece| models.source_ids[source.id(&piece).unwrap() as usize]);
+                let found: Vec<i64> = models
+                    .prefix
+                    .iter()
+                    .copied()
+                    .chain(own)
+                    .chain(models.suffix.iter().copied())
+                    .collect();
                 let expected = tokenizer.encode(text).unwrap();
-                let pieces = expected.iter().filter_map(|id| target.piece(models.target_pieces[*id as usize]?));
+                let pieces = expected
+                    .iter()
+                    .filter_map(|id| target.piece(models.target_pieces[*id as usize]?));
                 let answers = (target.decode(pieces), tokenizer.decode(&expected).unwrap());
                 if found != expected || answers.0 != answers.1 {
-                    wrong.push(format!("{name}: {text:?}: expected {expected:?}, found {found:?}; {answers:?}"));
+                    wrong.push(format!(
+                        "{name}: {text:?}: expected {expected:?}, found {found:?}; {answers:?}"
+                    ));
                 }
             }
         }

@@ -1,9 +1,10 @@
-//! Subword regularisation (Kudo 2018, section 3.3): other ways to cut the words of encoded text, drawn at random.
+//! Subword regularisation (Kudo 2018, section 3.3): other ways to cut the words of encoded text,
+//! drawn at random.
 //!
 //! `P(x_1 .. x_n) ∝ Π p(x_i)^α` over all ways to cut a word into pieces of a unigram vocabulary
 //!
-//! Forward filtering sums up `f(end) = ln Σ exp(α ln p(piece) + f(end - |piece|))`; backward sampling draws the last piece of a word
-//! by its share of `f`, then the one before it.
+//! Forward filtering sums up `f(end) = ln Σ exp(α ln p(piece) + f(end - |piece|))`; backward
+//! sampling draws the last piece of a word by its share of `f`, then the one before it.
 
 use std::collections::HashMap;
 
@@ -27,7 +28,8 @@ pub struct SegmentationSampler {
 }
 
 impl SegmentationSampler {
-    /// The samplers of sources and targets. `alpha` is above 0; the smaller, the more even are all segmentations.
+    /// The samplers of sources and targets. `alpha` is above 0; the smaller, the more even are all
+    /// segmentations.
     ///
     /// # Errors
     /// If a side's tokenizer is no unigram model in a `tokenizer.json`.
@@ -43,14 +45,18 @@ impl SegmentationSampler {
         let special = library.get_added_tokens_decoder();
         let is_cut = |piece: &str, id: u32| piece != UNKNOWN && !special.contains_key(&id);
         let all = || model.iter().zip(0u32..);
-        let pieces = all().map(|((piece, _), id)| is_cut(piece, id).then(|| piece.clone())).collect();
-        let scores = all().filter(|((piece, _), id)| is_cut(piece, *id)).map(|((piece, score), id)| (piece.clone(), (id, alpha * score)));
+        let pieces =
+            all().map(|((piece, _), id)| is_cut(piece, id).then(|| piece.clone())).collect();
+        let scores = all()
+            .filter(|((piece, _), id)| is_cut(piece, *id))
+            .map(|((piece, score), id)| (piece.clone(), (id, alpha * score)));
         let scores: HashMap<_, _> = scores.collect();
         let longest = scores.keys().map(String::len).max().unwrap_or(0);
         Some(Self { pieces, scores, longest })
     }
 
-    /// Other ids of the same text: each word is cut anew, special tokens stay. `number` gives random numbers from 0 to below 1.
+    /// Other ids of the same text: each word is cut anew, special tokens stay. `number` gives
+    /// random numbers from 0 to below 1.
     pub fn sample(&self, ids: &[u32], number: &mut impl FnMut() -> f64) -> Vec<u32> {
         let (mut sampled, mut word) = (Vec::with_capacity(ids.len()), String::new());
         for &id in ids {
@@ -70,18 +76,25 @@ impl SegmentationSampler {
 
     /// Adds the ids of a word's pieces.
     fn cut(&self, word: &str, sampled: &mut Vec<u32>, number: &mut impl FnMut() -> f64) {
-        let ends: Vec<usize> = word.char_indices().map(|(end, _)| end).chain([word.len()]).collect();
-        // By end: the pieces that end there, with their starts and logarithms of weights, and the logarithm of the weights' sum.
+        let ends: Vec<usize> =
+            word.char_indices().map(|(end, _)| end).chain([word.len()]).collect();
+        // By end: the pieces that end there, with their starts and logarithms of weights, and the
+        // logarithm of the weights' sum.
         let mut sums = vec![(Vec::new(), 0.0)];
         for end in 1..ends.len() {
-            let starts = (0..end).rev().take_while(|&start| ends[end] - ends[start] <= self.longest);
+            let starts =
+                (0..end).rev().take_while(|&start| ends[end] - ends[start] <= self.longest);
             let found = starts.filter_map(|start| {
                 let (id, score) = *self.scores.get(&word[ends[start]..ends[end]])?;
                 Some((start, id, score + sums[start].1))
             });
             let found: Vec<(usize, u32, f64)> = found.collect();
             let most = found.iter().map(|(.., weight)| *weight).fold(f64::NEG_INFINITY, f64::max);
-            let sum = if most.is_finite() { most + found.iter().map(|(.., weight)| (weight - most).exp()).sum::<f64>().ln() } else { most };
+            let sum = if most.is_finite() {
+                most + found.iter().map(|(.., weight)| (weight - most).exp()).sum::<f64>().ln()
+            } else {
+                most
+            };
             sums.push((found, sum));
         }
         let (first, mut end) = (sampled.len(), ends.len() - 1);
@@ -93,7 +106,8 @@ impl SegmentationSampler {
                 left < 0.0
             });
             // Rounding may leave the last one's share short of 1.
-            let (start, id, _) = *chosen.or(found.last()).expect("pieces that stood in the text spell it");
+            let (start, id, _) =
+                *chosen.or(found.last()).expect("pieces that stood in the text spell it");
             sampled.push(id);
             end = start;
         }
@@ -115,26 +129,36 @@ mod tests {
         let pieces = sampler.scores.iter().filter(|(piece, _)| word.starts_with(piece.as_str()));
         let with = |(piece, (id, score)): (&String, &(u32, f64))| {
             let rest = ways(sampler, &word[piece.len()..]);
-            rest.into_iter().map(|(ids, weight)| ([vec![*id], ids].concat(), weight * score.exp())).collect::<Vec<_>>()
+            rest.into_iter()
+                .map(|(ids, weight)| ([vec![*id], ids].concat(), weight * score.exp()))
+                .collect::<Vec<_>>()
         };
         pieces.flat_map(with).collect()
     }
 
-    /// Frequencies of 20,000 draws against the shares of all ways to cut a word: each within 4.5 standard deviations.
+    /// Frequencies of 20,000 draws against the shares of all ways to cut a word: each within 4.5
+    /// standard deviations.
     #[test]
     fn segmentations_come_as_often_as_their_probabilities_say() {
-        let mut trainer = TokenizerTrainer::new(TrainingSettings { vocab_size: 40, ..Default::default() }).unwrap();
-        ["größer und größte", "der größte Hund", "große Hunde und der Hund", "ein größerer Grund"].iter().for_each(|line| {
-            trainer.add(line).unwrap();
-        });
+        let mut trainer =
+            TokenizerTrainer::new(TrainingSettings { vocab_size: 40, ..Default::default() })
+                .unwrap();
+        ["größer und größte", "der größte Hund", "große Hunde und der Hund", "ein größerer Grund"]
+            .iter()
+            .for_each(|line| {
+                trainer.add(line).unwrap();
+            });
         let trained = trainer.train().unwrap();
         let tokenizer = trained.tokenizer();
-        let ids: Vec<u32> = tokenizer.encode("größte x Hunde").unwrap().into_iter().map(|id| id as u32).collect();
+        let ids: Vec<u32> =
+            tokenizer.encode("größte x Hunde").unwrap().into_iter().map(|id| id as u32).collect();
         for alpha in [0.2, 1.0] {
             let [sampler, _] = SegmentationSampler::of(tokenizer, alpha).unwrap();
             let mut state = 1_u64;
             let mut number = || {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 (state >> 11) as f64 / (1_u64 << 53) as f64
             };
             let (n_draws, mut counts) = (20_000, HashMap::<Vec<u32>, u32>::new());
@@ -150,19 +174,32 @@ mod tests {
             expected.iter_mut().for_each(|(ids, _)| ids.push(space));
             let total: f64 = expected.iter().map(|(_, weight)| weight).sum();
             assert!(expected.len() > 2, "{expected:?}");
-            assert_eq!(counts.keys().filter(|found| !expected.iter().any(|(ids, _)| ids == *found)).count(), 0);
+            assert_eq!(
+                counts
+                    .keys()
+                    .filter(|found| !expected.iter().any(|(ids, _)| ids == *found))
+                    .count(),
+                0
+            );
             for (ids, weight) in expected {
                 let share = weight / total;
                 let found = f64::from(counts.get(&ids).copied().unwrap_or_default());
                 let deviation = (share * (1.0 - share) * f64::from(n_draws)).sqrt();
-                assert!((found - share * f64::from(n_draws)).abs() < 4.5 * deviation + 1.0, "α {alpha}, {ids:?}: {found}, share {share}");
+                assert!(
+                    (found - share * f64::from(n_draws)).abs() < 4.5 * deviation + 1.0,
+                    "α {alpha}, {ids:?}: {found}, share {share}"
+                );
             }
         }
     }
 
     #[test]
     fn merges_are_refused() {
-        let settings = TrainingSettings { vocab_size: 20, algorithm: crate::Algorithm::Bpe, ..Default::default() };
+        let settings = TrainingSettings {
+            vocab_size: 20,
+            algorithm: crate::Algorithm::Bpe,
+            ..Default::default()
+        };
         let mut trainer = TokenizerTrainer::new(settings).unwrap();
         trainer.add("a man and a woman").unwrap();
         let error = SegmentationSampler::of(trainer.train().unwrap().tokenizer(), 0.5).unwrap_err();

@@ -1,4 +1,5 @@
-//! The forms in which transcripts are compared: the normalisers of Whisper (Radford et al. 2022, appendix C).
+//! The forms in which transcripts are compared: the normalisers of Whisper (Radford et al. 2022,
+//! appendix C).
 
 mod english;
 mod numbers;
@@ -14,9 +15,11 @@ pub enum Spelling {
     /// As they are.
     #[default]
     Given,
-    /// By the basic normaliser of Whisper: lower case, without words in brackets, marks, symbols and punctuation.
+    /// By the basic normaliser of Whisper: lower case, without words in brackets, marks, symbols
+    /// and punctuation.
     Basic,
-    /// By the English normaliser of Whisper: also numbers in digits, contractions written out, and American spelling.
+    /// By the English normaliser of Whisper: also numbers in digits, contractions written out, and
+    /// American spelling.
     English,
 }
 
@@ -68,7 +71,8 @@ fn replace(pattern: &Regex, text: &mut String, replacement: impl Replacer) {
 
 /// Lower case, without words in brackets.
 fn without_asides(text: &str) -> String {
-    static ASIDES: LazyLock<[Rule; 2]> = LazyLock::new(|| [Rule::new(r"[<\[][^>\]]*[>\]]", ""), Rule::new(r"\(([^)]+?)\)", "")]);
+    static ASIDES: LazyLock<[Rule; 2]> =
+        LazyLock::new(|| [Rule::new(r"[<\[][^>\]]*[>\]]", ""), Rule::new(r"\(([^)]+?)\)", "")]);
     let mut text = text.to_lowercase();
     ASIDES.iter().for_each(|rule| rule.apply(&mut text));
     text

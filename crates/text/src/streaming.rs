@@ -1,7 +1,8 @@
 //! Streaming detokenisation: the text of ids that arrive one by one.
 //!
-//! The text of an id depends on its neighbours: several bytes make one character, and a space is removed before English
-//! punctuation. So all ids are decoded each time, and the part that later ids cannot change is returned: all but the last word.
+//! The text of an id depends on its neighbours: several bytes make one character, and a space is
+//! removed before English punctuation. So all ids are decoded each time, and the part that later
+//! ids cannot change is returned: all but the last word.
 
 use crate::{Result, Tokenizer};
 
@@ -55,7 +56,11 @@ impl<'t> StreamingText<'t> {
     pub fn push(&mut self, id: i64) -> Result<String> {
         self.ids.push(id);
         // A byte piece may be part of an unfinished character: it waits for the next piece.
-        let is_byte = |id: &i64| self.tokenizer.piece(*id).is_some_and(|piece| piece.starts_with("<0x") && piece.len() == "<0x00>".len());
+        let is_byte = |id: &i64| {
+            self.tokenizer
+                .piece(*id)
+                .is_some_and(|piece| piece.starts_with("<0x") && piece.len() == "<0x00>".len())
+        };
         let n_certain = self.ids.iter().rposition(|id| !is_byte(id)).map_or(0, |last| last + 1);
         let text = self.tokenizer.decode(&self.ids[..n_certain])?;
         Ok(self.advance(&text).to_owned())
@@ -72,7 +77,8 @@ impl<'t> StreamingText<'t> {
     /// The part of `text` that is final and was not returned yet.
     fn advance<'a>(&mut self, text: &'a str) -> &'a str {
         // The text may become shorter until the rest of a character arrives.
-        let next = text[..final_bytes(text)].strip_prefix(self.returned.as_str()).unwrap_or_default();
+        let next =
+            text[..final_bytes(text)].strip_prefix(self.returned.as_str()).unwrap_or_default();
         self.returned.push_str(next);
         next
     }
@@ -84,8 +90,8 @@ fn rest<'a>(text: &'a str, returned: &str) -> &'a str {
     &text[common.map(|(one, _)| one.len_utf8()).sum()..]
 }
 
-/// The bytes of a text that no later id changes: all before its last word, whose space may be removed, as in `do n't`. Each
-/// ideograph or kana is a word. An unfinished character is U+FFFD.
+/// The bytes of a text that no later id changes: all before its last word, whose space may be
+/// removed, as in `do n't`. Each ideograph or kana is a word. An unfinished character is U+FFFD.
 fn final_bytes(text: &str) -> usize {
     let text = text.trim_end_matches('\u{fffd}');
     let is_word = |c| matches!(c, '\u{2e80}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ff60}' | '\u{20000}'..='\u{3ffff}');
@@ -108,12 +114,38 @@ mod tests {
     #[test]
     fn only_final_text_is_returned() {
         let cases: &[&[(&str, &str)]] = &[
-            &[("Ein", ""), ("Ein Ma", "Ein"), ("Ein Mann", ""), ("Ein Mann geht", " Mann"), ("Ein Mann geht.", " geht.")],
+            &[
+                ("Ein", ""),
+                ("Ein Ma", "Ein"),
+                ("Ein Mann", ""),
+                ("Ein Mann geht", " Mann"),
+                ("Ein Mann geht.", " geht."),
+            ],
             // Spaces are removed before English punctuation.
-            &[("I do", "I"), ("I do n", " do"), ("I do n'", ""), ("I don't", ""), ("I don't know", "n't"), ("I don't know", " know")],
+            &[
+                ("I do", "I"),
+                ("I do n", " do"),
+                ("I do n'", ""),
+                ("I don't", ""),
+                ("I don't know", "n't"),
+                ("I don't know", " know"),
+            ],
             // The bytes of a character arrive one by one.
-            &[("a \u{fffd}", "a"), ("a \u{fffd}\u{fffd}", ""), ("a €", ""), ("a € b", " €"), ("a € b", " b")],
-            &[("\u{fffd}", ""), ("漢", "漢"), ("漢\u{fffd}", ""), ("漢字", "字"), ("漢字。", "。"), ("漢字。", "")],
+            &[
+                ("a \u{fffd}", "a"),
+                ("a \u{fffd}\u{fffd}", ""),
+                ("a €", ""),
+                ("a € b", " €"),
+                ("a € b", " b"),
+            ],
+            &[
+                ("\u{fffd}", ""),
+                ("漢", "漢"),
+                ("漢\u{fffd}", ""),
+                ("漢字", "字"),
+                ("漢字。", "。"),
+                ("漢字。", ""),
+            ],
             // A character is incomplete for some steps.
             &[("漢", "漢"), ("\u{fffd}\u{fffd}\u{fffd}\u{fffd}", ""), ("漢字", "字"), ("漢字", "")],
             &[("", ""), ("", "")],
@@ -122,7 +154,8 @@ mod tests {
         for steps in cases {
             let mut streaming = StreamingText::new(&tokenizer);
             let (last, before) = steps.split_last().unwrap();
-            let mut found: Vec<&str> = before.iter().map(|(text, _)| streaming.advance(text)).collect();
+            let mut found: Vec<&str> =
+                before.iter().map(|(text, _)| streaming.advance(text)).collect();
             found.push(rest(last.0, &streaming.returned));
             let expected: Vec<&str> = steps.iter().map(|(_, expected)| *expected).collect();
             assert_eq!(found, expected, "{steps:?}");

@@ -1,10 +1,12 @@
 //! A subword tokenizer: text to ids and back.
 //!
-//! ids: `[src]` or `[tgt]`, i64, at least 0: those of transformers' `tokenizer(text).input_ids` with
-//! `AutoTokenizer.from_pretrained(folder)`; text is that of `tokenizer.decode(ids, skip_special_tokens=True)`.
+//! ids: `[src]` or `[tgt]`, i64, at least 0: those of transformers' `tokenizer(text).input_ids`
+//! with `AutoTokenizer.from_pretrained(folder)`; text is that of
+//! `tokenizer.decode(ids, skip_special_tokens=True)`.
 //!
-//! There are two engines, as in transformers: the `tokenizers` library, for `tokenizer.json` and for the families that
-//! transformers converts to it, and Cognate's own SentencePiece for the others.
+//! There are two engines, as in transformers: the `tokenizers` library, for `tokenizer.json` and
+//! for the families that transformers converts to it, and Cognate's own SentencePiece for the
+//! others.
 
 use std::fmt;
 use std::path::Path;
@@ -60,7 +62,8 @@ pub(crate) enum Spaces {
 }
 
 impl Tokenizer {
-    /// The tokenizer files that a checkpoint can have, by the names of all families and versions of transformers.
+    /// The tokenizer files that a checkpoint can have, by the names of all families and versions of
+    /// transformers.
     pub const FILES: [&str; 14] = [
         "tokenizer.json",
         "target_tokenizer.json",
@@ -78,18 +81,28 @@ impl Tokenizer {
         "tokenizer.model",
     ];
 
-    /// The files of [`Tokenizer::FILES`] that contain pieces; a folder without any of them has no tokenizer.
-    pub const PIECES: [&str; 7] =
-        ["tokenizer.json", "source.spm", "sentencepiece.bpe.model", "spiece.model", "vocab.json", "target_vocab.json", "vocab.txt"];
+    /// The files of [`Tokenizer::FILES`] that contain pieces; a folder without any of them has no
+    /// tokenizer.
+    pub const PIECES: [&str; 7] = [
+        "tokenizer.json",
+        "source.spm",
+        "sentencepiece.bpe.model",
+        "spiece.model",
+        "vocab.json",
+        "target_vocab.json",
+        "vocab.txt",
+    ];
 
-    /// Whether a checkpoint's folder has a tokenizer: pieces, or settings of a family whose pieces are bytes.
+    /// Whether a checkpoint's folder has a tokenizer: pieces, or settings of a family whose pieces
+    /// are bytes.
     pub fn is_in(folder: impl AsRef<Path>) -> bool {
         let folder = folder.as_ref();
-        Self::PIECES.iter().any(|name| folder.join(name).exists()) || crate::folder::needs_no_pieces(folder)
+        Self::PIECES.iter().any(|name| folder.join(name).exists())
+            || crate::folder::needs_no_pieces(folder)
     }
 
-    /// Reads one `tokenizer.json` of at most 256 MiB. The file's truncation and padding are ignored: they belong to the
-    /// batch, and transformers resets them on every call too.
+    /// Reads one `tokenizer.json` of at most 256 MiB. The file's truncation and padding are
+    /// ignored: they belong to the batch, and transformers resets them on every call too.
     ///
     /// Fails if the file cannot be read or is not a tokenizer. Never panics.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
@@ -105,26 +118,38 @@ impl Tokenizer {
         let load = || {
             let mut inner = std::str::from_utf8(json)?.parse::<tokenizers::Tokenizer>()?;
             inner.with_padding(None).with_truncation(None)?;
-            // Contradictory rules (a template without its tokens, a charsmap without nodes) panic on any text, so they
-            // do here. An error is ignored: `a` may have no piece.
+            // Contradictory rules (a template without its tokens, a charsmap without nodes) panic
+            // on any text, so they do here. An error is ignored: `a` may have no piece.
             let _ = inner.encode_fast("a", true);
             Ok(inner)
         };
-        let inner = guarded(load).map_err(|reason| Cause::Refused { file: file.clone(), reason })?;
+        let inner =
+            guarded(load).map_err(|reason| Cause::Refused { file: file.clone(), reason })?;
         let engine = Engine::Library(Arc::new(inner));
         Ok(Self::new(engine, file, Spaces::Keep))
     }
 
     /// A tokenizer without template and languages.
     pub(crate) fn new(engine: Engine, file: String, spaces: Spaces) -> Self {
-        Self { engine, target_engine: None, file, spaces, template: None, languages: None, target: None, before: None }
+        Self {
+            engine,
+            target_engine: None,
+            file,
+            spaces,
+            template: None,
+            languages: None,
+            target: None,
+            before: None,
+        }
     }
 
-    /// Sets the languages of a multilingual tokenizer; `None` keeps the present one. Codes are the family's: `en_XX`
-    /// (mBART), `eng_Latn` (NLLB), `en` or `__en__` (M2M100), `java` (PLBart), `deu` or `>>deu<<` (Marian, target only).
+    /// Sets the languages of a multilingual tokenizer; `None` keeps the present one. Codes are the
+    /// family's: `en_XX` (mBART), `eng_Latn` (NLLB), `en` or `__en__` (M2M100), `java` (PLBart),
+    /// `deu` or `>>deu<<` (Marian, target only).
     ///
-    /// The source language changes the tokens that [`Tokenizer::encode`] puts around a text. The target language is
-    /// passed to the decoder by [`Tokenizer::target_language`], and to Marian's encoder by `>>deu<<` before every text.
+    /// The source language changes the tokens that [`Tokenizer::encode`] puts around a text. The
+    /// target language is passed to the decoder by [`Tokenizer::target_language`], and to Marian's
+    /// encoder by `>>deu<<` before every text.
     ///
     /// Fails if the tokenizer has no languages, or does not have this one.
     pub fn with_languages(mut self, source: Option<&str>, target: Option<&str>) -> Result<Self> {
@@ -161,8 +186,8 @@ impl Tokenizer {
         self
     }
 
-    /// How the decoder is conditioned on the target language of [`Tokenizer::with_languages`]; `None` without one, and
-    /// for Marian, whose source text contains it.
+    /// How the decoder is conditioned on the target language of [`Tokenizer::with_languages`];
+    /// `None` without one, and for Marian, whose source text contains it.
     pub fn target_language(&self) -> Option<TargetLanguage> {
         self.target
     }
@@ -172,16 +197,18 @@ impl Tokenizer {
         self.target.is_some() || self.before.is_some()
     }
 
-    /// The codes that [`Tokenizer::with_languages`] accepts; empty for a tokenizer without languages.
+    /// The codes that [`Tokenizer::with_languages`] accepts; empty for a tokenizer without
+    /// languages.
     pub fn languages(&self) -> Vec<String> {
         let known = self.languages.iter().flat_map(|languages| &languages.known);
         known.map(|(code, _)| code.clone()).collect()
     }
 
-    /// The ids of a text, with the special tokens of the family's template (Marian: `</s>` at the end).
+    /// The ids of a text, with the special tokens of the family's template (Marian: `</s>` at the
+    /// end).
     ///
-    /// A special token spelt out in the text becomes its id, as in transformers. Fails if the file's rules fail, for
-    /// example on a character outside a vocabulary without `<unk>`.
+    /// A special token spelt out in the text becomes its id, as in transformers. Fails if the
+    /// file's rules fail, for example on a character outside a vocabulary without `<unk>`.
     pub fn encode(&self, text: &str) -> Result<Vec<i64>> {
         let ids = match &self.engine {
             Engine::Classic(classic) => classic.encode(text),
@@ -204,16 +231,22 @@ impl Tokenizer {
         Ok(ids.into_iter().map(i64::from).collect())
     }
 
-    fn encode_by(&self, library: &tokenizers::Tokenizer, text: &str, adds_special_tokens: bool) -> Result<Vec<u32>> {
+    fn encode_by(
+        &self,
+        library: &tokenizers::Tokenizer,
+        text: &str,
+        adds_special_tokens: bool,
+    ) -> Result<Vec<u32>> {
         let encoding = guarded(|| library.encode_fast(text, adds_special_tokens));
-        let failed = |reason| Cause::Encode { file: self.file.clone(), text: shortened(text), reason };
+        let failed =
+            |reason| Cause::Encode { file: self.file.clone(), text: shortened(text), reason };
         Ok(encoding.map_err(failed)?.get_ids().to_vec())
     }
 
     /// The text of ids, without special tokens.
     ///
-    /// Ids past the vocabulary are skipped too, as in transformers: models pad their tables (T5 has 32,128 rows for
-    /// 32,100 pieces). A negative id is an error.
+    /// Ids past the vocabulary are skipped too, as in transformers: models pad their tables (T5 has
+    /// 32,128 rows for 32,100 pieces). A negative id is an error.
     pub fn decode(&self, ids: &[i64]) -> Result<String> {
         let text = self.decode_verbatim(ids)?;
         Ok(match self.spaces {
@@ -234,7 +267,8 @@ impl Tokenizer {
         Ok(match self.target_engine() {
             Engine::Classic(classic) => classic.decode(&known),
             Engine::Library(library) => {
-                let failed = |reason| Cause::Decode { file: self.file.clone(), n_ids: ids.len(), reason };
+                let failed =
+                    |reason| Cause::Decode { file: self.file.clone(), n_ids: ids.len(), reason };
                 guarded(|| library.decode(&known, true)).map_err(failed)?
             }
         })
@@ -253,12 +287,14 @@ impl Tokenizer {
         self.source_vocab().max(self.target_vocab())
     }
 
-    /// The minimum number of rows of the encoder's table, if source and target have separate `tokenizer.json`s.
+    /// The minimum number of rows of the encoder's table, if source and target have separate
+    /// `tokenizer.json`s.
     pub fn source_vocab(&self) -> usize {
         self.engine.required_vocab()
     }
 
-    /// The minimum number of rows of the decoder's table, if source and target have separate `tokenizer.json`s.
+    /// The minimum number of rows of the decoder's table, if source and target have separate
+    /// `tokenizer.json`s.
     pub fn target_vocab(&self) -> usize {
         self.target_engine().required_vocab()
     }
@@ -287,18 +323,27 @@ impl Tokenizer {
         self.target_engine().token_id(piece, true).map(i64::from)
     }
 
-    /// The word of `text`, between white space, that the token at a position of [`Tokenizer::encode`] belongs to; `None` for special
-    /// tokens around the text.
+    /// The word of `text`, between white space, that the token at a position of
+    /// [`Tokenizer::encode`] belongs to; `None` for special tokens around the text.
     ///
     /// Fails like [`Tokenizer::encode`].
     pub fn source_word<'t>(&self, text: &'t str, position: usize) -> Result<Option<&'t str>> {
         let (ids, empty) = (self.encode(text)?, self.encode("").unwrap_or_default());
-        let n_around = |ids: &[i64]| ids.iter().zip(&empty).take_while(|(one, other)| one == other).count();
-        let n_after = ids.iter().rev().zip(empty.iter().rev()).take_while(|(one, other)| one == other).count();
+        let n_around =
+            |ids: &[i64]| ids.iter().zip(&empty).take_while(|(one, other)| one == other).count();
+        let n_after = ids
+            .iter()
+            .rev()
+            .zip(empty.iter().rev())
+            .take_while(|(one, other)| one == other)
+            .count();
         if position < n_around(&ids) || position + n_after >= ids.len() {
             return Ok(None);
         }
-        for (start, word) in text.split_whitespace().map(|word| (word.as_ptr() as usize - text.as_ptr() as usize, word)) {
+        for (start, word) in text
+            .split_whitespace()
+            .map(|word| (word.as_ptr() as usize - text.as_ptr() as usize, word))
+        {
             // Pieces do not cross spaces: the text up to a word has the first tokens of the whole.
             let part = self.encode(&text[..start + word.len()])?;
             if ids.iter().zip(&part).take_while(|(one, other)| one == other).count() > position {
@@ -316,7 +361,11 @@ impl Tokenizer {
     pub(crate) fn pieces_like(&self, find: impl Fn(&str) -> Option<String>) -> Vec<(String, u32)> {
         let found = |(piece, id): (&str, u32)| Some((find(piece)?, id));
         match &self.engine {
-            Engine::Library(library) => library.get_vocab(true).iter().filter_map(|(piece, id)| found((piece, *id))).collect(),
+            Engine::Library(library) => library
+                .get_vocab(true)
+                .iter()
+                .filter_map(|(piece, id)| found((piece, *id)))
+                .collect(),
             Engine::Classic(classic) => classic.vocabulary().filter_map(found).collect(),
         }
     }
@@ -334,7 +383,9 @@ impl Engine {
     /// The largest id plus one.
     fn required_vocab(&self) -> usize {
         match self {
-            Engine::Library(library) => library.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1),
+            Engine::Library(library) => {
+                library.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1)
+            }
             Engine::Classic(classic) => classic.largest_id() as usize + 1,
         }
     }
@@ -350,7 +401,11 @@ impl Engine {
 
 impl fmt::Debug for Tokenizer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Tokenizer").field("file", &self.file).field("vocab_size", &self.vocab_size()).finish_non_exhaustive()
+        formatter
+            .debug_struct("Tokenizer")
+            .field("file", &self.file)
+            .field("vocab_size", &self.vocab_size())
+            .finish_non_exhaustive()
     }
 }
 
@@ -386,7 +441,8 @@ mod tests {
     /// Expected texts: transformers 4.57.6, `PreTrainedTokenizerBase.clean_up_tokenization`.
     #[test]
     fn spaces_before_punctuation_go() {
-        let text = "I do n't know , it 's the dogs ' ball . Is n't it ? We 've ! You 're , I 'm . . .";
+        let text =
+            "I do n't know , it 's the dogs ' ball . Is n't it ? We 've ! You 're , I 'm . . .";
         let clean = "I don't know, it's the dogs'ball. Isn't it? We've! You're, I'm...";
         assert_eq!(clean_up_spaces(text), clean);
     }

@@ -1,7 +1,7 @@
 //! Reads `tokenizer.json` and checks it before the `tokenizers` library does.
 //!
-//! The library panics on some invalid files, such as `"precompiled_charsmap": null`. Errors that users meet are detected
-//! here first and named in the user's terms.
+//! The library panics on some invalid files, such as `"precompiled_charsmap": null`. Errors that
+//! users meet are detected here first and named in the user's terms.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,8 @@ use crate::error::{Cause, Result};
 
 /// The maximum size of a `tokenizer.json`: 256 MiB. One of 250,000 pieces has about 20 MB.
 const MAX_BYTES: u64 = 256 << 20;
-/// The maximum size of the other files: 32 MiB. A model of 256,000 pieces has about 5 MB and takes 20 times that memory.
+/// The maximum size of the other files: 32 MiB. A model of 256,000 pieces has about 5 MB and takes
+/// 20 times that memory.
 const MAX_PART_BYTES: u64 = 32 << 20;
 
 pub(crate) const TOKENIZER: &str = "Hugging Face's tokenizer.json";
@@ -30,11 +31,13 @@ pub(crate) const TOKENIZER_CONFIG: &str = "Hugging Face's tokenizer_config.json"
 /// The setting that removes spaces before punctuation.
 pub(crate) const CLEAN_UP: &str = "clean_up_tokenization_spaces";
 
-/// The bytes of a file of at most 256 MiB (`tokenizer.json`) or 32 MiB; `expected` describes the file in errors.
+/// The bytes of a file of at most 256 MiB (`tokenizer.json`) or 32 MiB; `expected` describes the
+/// file in errors.
 pub(crate) fn read(path: &Path, expected: &'static str) -> Result<Vec<u8>> {
     let limit = if expected == TOKENIZER { MAX_BYTES } else { MAX_PART_BYTES };
     let file = path.display().to_string();
-    let unreadable = |error: std::io::Error| Cause::Unreadable { file: file.clone(), reason: error.to_string() };
+    let unreadable =
+        |error: std::io::Error| Cause::Unreadable { file: file.clone(), reason: error.to_string() };
     let mut handle = match open(path) {
         Ok(handle) => handle,
         Err(error) if error.kind() == IoErrorKind::NotFound => Err(match expected {
@@ -62,7 +65,11 @@ pub(crate) fn read(path: &Path, expected: &'static str) -> Result<Vec<u8>> {
 fn open(path: &Path) -> std::io::Result<File> {
     let metadata = std::fs::metadata(path)?;
     let is_other = !metadata.is_file() && !metadata.is_dir();
-    if is_other { Err(std::io::Error::other("expected a regular file, found a pipe or device")) } else { File::open(path) }
+    if is_other {
+        Err(std::io::Error::other("expected a regular file, found a pipe or device"))
+    } else {
+        File::open(path)
+    }
 }
 
 /// Refuses files that are not tokenizers, and tokenizers on which the library panics.
@@ -77,28 +84,34 @@ pub(crate) fn check(file: &str, json: &[u8]) -> Result<()> {
         };
         Err(Cause::OtherJson { file: file.to_owned(), reason, expected: TOKENIZER })?;
     }
-    let wrong = |reason: String| Cause::OtherJson { file: file.to_owned(), reason, expected: TOKENIZER };
+    let wrong =
+        |reason: String| Cause::OtherJson { file: file.to_owned(), reason, expected: TOKENIZER };
     if let Some(Longest(bytes)) = outline.model
         && bytes > MAX_PIECE_BYTES
     {
-        Err(wrong(format!("model: a piece has {bytes} bytes, expected at most {MAX_PIECE_BYTES}")))?;
+        Err(wrong(format!(
+            "model: a piece has {bytes} bytes, expected at most {MAX_PIECE_BYTES}"
+        )))?;
     }
     for (place, rules) in [("normalizer", &outline.normalizer), ("decoder", &outline.decoder)] {
         let Some(rules) = rules else { continue };
         check_charsmaps(file, place, rules)?;
         let growth = growth(rules);
         if growth > MAX_GROWTH {
-            Err(wrong(format!("{place}: its rules make a text {growth} times as long, expected at most {MAX_GROWTH}")))?;
+            Err(wrong(format!(
+                "{place}: its rules make a text {growth} times as long, expected at most {MAX_GROWTH}"
+            )))?;
         }
     }
     Ok(())
 }
 
-/// The maximum length of a string in a model: a merge of two pieces of SentencePiece's maximum length. The library recurses once
-/// for each byte.
+/// The maximum length of a string in a model: a merge of two pieces of SentencePiece's maximum
+/// length. The library recurses once for each byte.
 const MAX_PIECE_BYTES: usize = 16_000;
 
-/// The maximum growth of a text by replacement rules. Those of published models replace a space by 3 bytes.
+/// The maximum growth of a text by replacement rules. Those of published models replace a space by
+/// 3 bytes.
 const MAX_GROWTH: u64 = 1024;
 
 #[derive(Deserialize)]
@@ -149,14 +162,20 @@ impl<'de> Visitor<'de> for Longest {
         Ok(self)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut values: A) -> std::result::Result<Self, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(
+        mut self,
+        mut values: A,
+    ) -> std::result::Result<Self, A::Error> {
         while let Some(Longest(bytes)) = values.next_element()? {
             self.0 = self.0.max(bytes);
         }
         Ok(self)
     }
 
-    fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> std::result::Result<Self, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(
+        mut self,
+        mut fields: A,
+    ) -> std::result::Result<Self, A::Error> {
         while let Some((Longest(key), Longest(value))) = fields.next_entry()? {
             self.0 = self.0.max(key).max(value);
         }
@@ -172,12 +191,17 @@ fn growth(rules: &Value) -> u64 {
         _ => None,
     };
     let own = own.map_or(1, |content| content.len().max(1) as u64);
-    let inner = ["normalizers", "decoders"].into_iter().filter_map(|name| rules[name].as_array()).flatten();
+    let inner =
+        ["normalizers", "decoders"].into_iter().filter_map(|name| rules[name].as_array()).flatten();
     inner.map(growth).fold(own, u64::saturating_mul)
 }
 
 /// The value of a JSON file; `expected` describes the file in errors.
-pub(crate) fn parse<'a, T: Deserialize<'a>>(file: &str, json: &'a [u8], expected: &'static str) -> Result<T> {
+pub(crate) fn parse<'a, T: Deserialize<'a>>(
+    file: &str,
+    json: &'a [u8],
+    expected: &'static str,
+) -> Result<T> {
     let error = match serde_json::from_slice(json) {
         Ok(value) => return Ok(value),
         Err(error) => error,
@@ -201,11 +225,18 @@ fn check_charsmaps(file: &str, place: &str, normalizer: &Value) -> Result<()> {
             Err(Cause::NullCharsmap { file: file.to_owned(), place: place.to_owned() })?;
         }
         // The library allocates as much memory as the map claims.
-        let map = normalizer["precompiled_charsmap"].as_str().and_then(|text| BASE64_STANDARD.decode(text).ok()).unwrap_or_default();
+        let map = normalizer["precompiled_charsmap"]
+            .as_str()
+            .and_then(|text| BASE64_STANDARD.decode(text).ok())
+            .unwrap_or_default();
         if let Some((size, rest)) = map.split_first_chunk::<4>()
             && u32::from_le_bytes(*size) as usize > rest.len()
         {
-            let reason = format!("it gives its double array {} bytes, and {} are there", u32::from_le_bytes(*size), rest.len());
+            let reason = format!(
+                "it gives its double array {} bytes, and {} are there",
+                u32::from_le_bytes(*size),
+                rest.len()
+            );
             Err(Cause::DamagedCharsmap { file: file.to_owned(), place: place.to_owned(), reason })?;
         }
         // Through text, as in the library: its base64 field needs a borrowed string.

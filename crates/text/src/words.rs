@@ -1,8 +1,9 @@
 //! Tokenisation for BLEU, as in sacreBLEU 2.6.
 //!
-//! `13a` is that of NIST's mteval-v13a.pl: punctuation and symbols become words; periods and commas only unless between two
-//! digits, hyphens only after a digit. `intl` is the international tokenisation of mteval-v14.pl: Unicode punctuation unless
-//! between two numbers, and Unicode symbols.
+//! `13a` is that of NIST's mteval-v13a.pl: punctuation and symbols become words; periods and commas
+//! only unless between two digits, hyphens only after a digit. `intl` is the international
+//! tokenisation of mteval-v14.pl: Unicode punctuation unless between two numbers, and Unicode
+//! symbols.
 
 use std::sync::LazyLock;
 
@@ -50,7 +51,8 @@ pub(crate) fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(is_space).filter(|word| !word.is_empty())
 }
 
-/// White space of Python's `str.strip`, `str.split` and `\s`: Unicode's and the four ASCII separators.
+/// White space of Python's `str.strip`, `str.split` and `\s`: Unicode's and the four ASCII
+/// separators.
 pub(crate) fn is_space(character: char) -> bool {
     character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character)
 }
@@ -59,7 +61,8 @@ fn tokenize_13a(sentence: &str) -> String {
     let mut line = sentence.replace("<skipped>", "").replace("-\n", "").replace('\n', " ");
     if line.contains('&') {
         // In this order: `&amp;lt;` ends as `<`.
-        for (entity, character) in [("&quot;", "\""), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">")] {
+        for (entity, character) in [("&quot;", "\""), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">")]
+        {
             line = line.replace(entity, character);
         }
     }
@@ -69,7 +72,9 @@ fn tokenize_13a(sentence: &str) -> String {
 pub(crate) type Rules<const N: usize> = LazyLock<[(Regex, &'static str); N]>;
 
 pub(crate) fn replaced<const N: usize>(rules: &Rules<N>, line: String) -> String {
-    rules.iter().fold(line, |line, (pattern, replacement)| pattern.replace_all(&line, *replacement).into_owned())
+    rules.iter().fold(line, |line, (pattern, replacement)| {
+        pattern.replace_all(&line, *replacement).into_owned()
+    })
 }
 
 /// A replacement of all matches of a pattern.
@@ -111,15 +116,19 @@ mod tests {
         let cases = std::fs::read_to_string(cognate_testing::testdata("bleu/cases.json")).unwrap();
         let cases: serde_json::Value = serde_json::from_str(&cases).unwrap();
         for way in [Words::V13a, Words::International, Words::Characters] {
-            let pairs: Vec<(String, String)> = serde_json::from_value(cases["words"][way.name()].clone()).unwrap();
+            let pairs: Vec<(String, String)> =
+                serde_json::from_value(cases["words"][way.name()].clone()).unwrap();
             assert!(pairs.len() > 100, "{} sentences", pairs.len());
             let found = pairs.iter().map(|(sentence, expected)| {
                 let found = way.divide(sentence);
                 (sentence, expected, words(&found).collect::<Vec<_>>().join(" "))
             });
             let wrong = found.filter(|(_, expected, found)| *expected != found);
-            let failures: Vec<String> =
-                wrong.map(|(sentence, expected, found)| format!("{sentence:?}: expected {expected:?}, found {found:?}")).collect();
+            let failures: Vec<String> = wrong
+                .map(|(sentence, expected, found)| {
+                    format!("{sentence:?}: expected {expected:?}, found {found:?}")
+                })
+                .collect();
             assert!(failures.is_empty(), "{}: {}", way.name(), failures.join("\n"));
         }
     }

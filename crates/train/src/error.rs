@@ -46,7 +46,9 @@ pub(crate) enum Cause {
          of the other"
     )]
     LineCounts { source_file: String, n_source: u64, target_file: String, n_target: u64 },
-    #[error("{file}: line {line}: has {found} columns, expected at least {expected}, divided by tabs")]
+    #[error(
+        "{file}: line {line}: has {found} columns, expected at least {expected}, divided by tabs"
+    )]
     Columns { file: String, line: u64, found: usize, expected: usize },
     #[error("{file}: columns are counted from 1, found 0")]
     ColumnZero { file: String },
@@ -67,7 +69,9 @@ pub(crate) enum Cause {
     // batches
     #[error("{field} is {found}, expected {expected}")]
     Setting { field: &'static str, found: String, expected: String },
-    #[error("no pair of sentences fits into a batch: {0}; raise max_source_tokens, max_target_tokens or max_ratio")]
+    #[error(
+        "no pair of sentences fits into a batch: {0}; raise max_source_tokens, max_target_tokens or max_ratio"
+    )]
     NothingFits(LeftOut),
     #[error("{place}: {error}")]
     Encode { place: String, error: cognate_text::Error },
@@ -111,7 +115,10 @@ impl Error {
             Cause::Folder { .. } => ErrorKind::Folder,
             Cause::Ranks(_) => ErrorKind::Ranks,
             Cause::Diverged { .. } => ErrorKind::Diverged,
-            Cause::Config(_) | Cause::NoCorpus | Cause::ColumnZero { .. } | Cause::Setting { .. } => ErrorKind::Settings,
+            Cause::Config(_)
+            | Cause::NoCorpus
+            | Cause::ColumnZero { .. }
+            | Cause::Setting { .. } => ErrorKind::Settings,
         }
     }
 }

@@ -5,8 +5,9 @@ use cognate_passes::feed::feed;
 use cognate_passes::gradient::gradient;
 use cognate_passes::{Error, fold::fold};
 
-/// The program whose inputs are those of `loss` and the weights `learned`, by their paths, and whose outputs are those of `loss` and
-/// `gradient.PATH` of each: gradients of the sum that its output `loss` is.
+/// The program whose inputs are those of `loss` and the weights `learned`, by their paths, and
+/// whose outputs are those of `loss` and `gradient.PATH` of each: gradients of the sum that its
+/// output `loss` is.
 ///
 /// # Errors
 /// If a path is no weight of the program, or something between has no gradient.

@@ -1,4 +1,5 @@
-//! Grids: one run for each combination of settings, in a folder such as `OUT/positions=rotary,norm_placement=pre/`.
+//! Grids: one run for each combination of settings, in a folder such as
+//! `OUT/positions=rotary,norm_placement=pre/`.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -6,7 +7,8 @@ use std::str::FromStr;
 use crate::config::TrainingConfig;
 use crate::error::{Cause, Result};
 
-/// A setting and its values: `norm_placement=pre,post`. A field without a section belongs to `model`.
+/// A setting and its values: `norm_placement=pre,post`. A field without a section belongs to
+/// `model`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GridAxis {
     /// The name of the setting.
@@ -19,7 +21,8 @@ impl FromStr for GridAxis {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "expected a field and its values, such as norm_placement=pre,post".to_owned();
+        let wrong =
+            || "expected a field and its values, such as norm_placement=pre,post".to_owned();
         let (field, values) = text.split_once('=').ok_or_else(wrong)?;
         let values: Vec<String> = values.split(',').map(|value| value.trim().to_owned()).collect();
         if field.is_empty() || values.iter().any(String::is_empty) {
@@ -46,24 +49,35 @@ pub struct GridRun {
 /// The runs of all combinations of values, in folders of `out`.
 ///
 /// # Errors
-/// If there is no validation text, an axis occurs twice, a field has no such value, or a combination is invalid.
+/// If there is no validation text, an axis occurs twice, a field has no such value, or a
+/// combination is invalid.
 pub fn grid(axes: &[GridAxis], config: &TrainingConfig, out: &Path) -> Result<Vec<GridRun>> {
     let refuse = |reason: String| Cause::Config(reason);
     if config.data.valid.is_empty() {
         Err(refuse("expected validation text; pass --valid SOURCE TARGET".to_owned()))?;
     }
-    if let Some(twice) = duplicate(&axes.iter().map(|axis| axis.field.clone()).collect::<Vec<_>>()) {
+    if let Some(twice) = duplicate(&axes.iter().map(|axis| axis.field.clone()).collect::<Vec<_>>())
+    {
         Err(refuse(format!("{twice} occurs twice; pass all its values in one option")))?;
     }
     let mut combinations = vec![Vec::new()];
     for axis in axes {
-        let with = |former: &Vec<String>, value: &String| former.iter().chain([value]).cloned().collect::<Vec<_>>();
-        combinations = combinations.iter().flat_map(|former| axis.values.iter().map(move |value| with(former, value))).collect();
+        let with = |former: &Vec<String>, value: &String| {
+            former.iter().chain([value]).cloned().collect::<Vec<_>>()
+        };
+        combinations = combinations
+            .iter()
+            .flat_map(|former| axis.values.iter().map(move |value| with(former, value)))
+            .collect();
     }
     let run = |values: Vec<String>| {
         let (mut config, mut name) = (config.clone(), Vec::new());
         for (GridAxis { field, .. }, value) in axes.iter().zip(&values) {
-            let full = if field.contains('.') || field == "seed" { field.clone() } else { format!("model.{field}") };
+            let full = if field.contains('.') || field == "seed" {
+                field.clone()
+            } else {
+                format!("model.{field}")
+            };
             config.set(&full, value)?;
             name.push(format!("{field}={value}").replace(['/', '\\'], "_"));
         }
@@ -75,5 +89,7 @@ pub fn grid(axes: &[GridAxis], config: &TrainingConfig, out: &Path) -> Result<Ve
 }
 
 fn duplicate(names: &[String]) -> Option<&String> {
-    (1..names.len()).find(|&place| names[..place].contains(&names[place])).map(|place| &names[place])
+    (1..names.len())
+        .find(|&place| names[..place].contains(&names[place]))
+        .map(|place| &names[place])
 }

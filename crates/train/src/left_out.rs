@@ -10,7 +10,8 @@ pub struct LeftOut {
     pub long: u64,
     /// One side has too many pieces for the other.
     pub ratio: u64,
-    /// The source spells the padding token, or the target that or one that ends it: the model would learn to stop there.
+    /// The source spells the padding token, or the target that or one that ends it: the model would
+    /// learn to stop there.
     pub special: u64,
 }
 
@@ -25,6 +26,9 @@ impl AddAssign for LeftOut {
 impl fmt::Display for LeftOut {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { long, ratio, special } = self;
-        write!(formatter, "{long} with too many tokens, {ratio} with one side too long for the other, {special} that spell special tokens")
+        write!(
+            formatter,
+            "{long} with too many tokens, {ratio} with one side too long for the other, {special} that spell special tokens"
+        )
     }
 }

@@ -1,12 +1,15 @@
-//! The update graph: Adam (Kingma & Ba 2015), Lion (Chen et al. 2023) or Muon (Jordan et al. 2024), with decoupled weight decay
-//! (Loshchilov & Hutter 2019): `x ← (1 - r λ) x - r u`.
+//! The update graph: Adam (Kingma & Ba 2015), Lion (Chen et al. 2023) or Muon (Jordan et al. 2024),
+//! with decoupled weight decay (Loshchilov & Hutter 2019): `x ← (1 - r λ) x - r u`.
 //!
-//! - Adam: `m ← β₁ m + (1 - β₁) g`, `v ← β₂ v + (1 - β₂) g²`, `u = m̂ / (√v̂ + ε)` with `m̂ = m / (1 - β₁ᵗ)`, `v̂ = v / (1 - β₂ᵗ)`
+//! - Adam: `m ← β₁ m + (1 - β₁) g`, `v ← β₂ v + (1 - β₂) g²`, `u = m̂ / (√v̂ + ε)` with
+//!   `m̂ = m / (1 - β₁ᵗ)`, `v̂ = v / (1 - β₂ᵗ)`
 //! - Lion: `u = sign(β₁ m + (1 - β₁) g)`, then `m ← β₂ m + (1 - β₂) g`
-//! - Muon, for the matrices of layers: `m ← μ m + (1 - μ) g`, `u = 0.2 √max(out, in) · O(μ m + (1 - μ) g)`, where `O` makes a matrix
-//!   nearly orthogonal; the factor gives `u` the size of Adam's (Liu et al. 2025). Other weights are Adam's.
+//! - Muon, for the matrices of layers: `m ← μ m + (1 - μ) g`,
+//!   `u = 0.2 √max(out, in) · O(μ m + (1 - μ) g)`, where `O` makes a matrix nearly orthogonal; the
+//!   factor gives `u` the size of Adam's (Liu et al. 2025). Other weights are Adam's.
 //!
-//! `g` is the gradient times `gradient_scale`, 1 over the number of tokens of a summed loss, and clipped to a norm of all gradients.
+//! `g` is the gradient times `gradient_scale`, 1 over the number of tokens of a summed loss, and
+//! clipped to a norm of all gradients.
 
 use cognate_graph::{Builder, DType, Error, Graph, Shape, Tensor, Unary};
 use std::fmt;
@@ -36,28 +39,38 @@ pub struct Optimiser {
     pub weight_decay: f64,
     /// The largest norm of all gradients together.
     pub clip_norm: Option<f64>,
-    /// How much of a moving average of the weights stays, `0 <= a < 1`; `None` keeps no such average.
+    /// How much of a moving average of the weights stays, `0 <= a < 1`; `None` keeps no such
+    /// average.
     pub average: Option<f64>,
 }
 
 impl Default for Optimiser {
     /// The paper's (section 5.3): β 0.9 and 0.98, ε 1e-9.
     fn default() -> Self {
-        Self { rule: Rule::Adam, betas: [0.9, 0.98], epsilon: 1e-9, weight_decay: 0.0, clip_norm: None, average: None }
+        Self {
+            rule: Rule::Adam,
+            betas: [0.9, 0.98],
+            epsilon: 1e-9,
+            weight_decay: 0.0,
+            clip_norm: None,
+            average: None,
+        }
     }
 }
 
-/// The names of the update graph's inputs and outputs; part of the contract of exported training graphs.
+/// The names of the update graph's inputs and outputs; part of the contract of exported training
+/// graphs.
 ///
-/// The state is the weights, the moments and the averages; the value of each after the step is the output [`UpdateNames::next`] of its
-/// name.
+/// The state is the weights, the moments and the averages; the value of each after the step is the
+/// output [`UpdateNames::next`] of its name.
 #[derive(Debug)]
 pub struct UpdateNames;
 
 impl UpdateNames {
     /// The rate `r`, f32 `[]`.
     pub const LEARNING_RATE: &str = "learning_rate";
-    /// What gradients are multiplied by, f32 `[]`: 1 over the tokens of all batches whose gradients were summed.
+    /// What gradients are multiplied by, f32 `[]`: 1 over the tokens of all batches whose gradients
+    /// were summed.
     pub const GRADIENT_SCALE: &str = "gradient_scale";
     /// The steps taken so far, i64 `[]`; state.
     pub const STEP: &str = "step";
@@ -91,30 +104,50 @@ impl UpdateNames {
 }
 
 impl Optimiser {
-    /// The names of the state beside the weight `path`: its moments, and its average as the last if there is one.
+    /// The names of the state beside the weight `path`: its moments, and its average as the last if
+    /// there is one.
     pub fn state(&self, path: &str, shape: &Shape) -> Vec<String> {
-        let second = (self.rule_of(path, shape) == Rule::Adam).then(|| UpdateNames::second_moment(path));
-        [UpdateNames::first_moment(path)].into_iter().chain(second).chain(self.average.map(|_| UpdateNames::average(path))).collect()
+        let second =
+            (self.rule_of(path, shape) == Rule::Adam).then(|| UpdateNames::second_moment(path));
+        [UpdateNames::first_moment(path)]
+            .into_iter()
+            .chain(second)
+            .chain(self.average.map(|_| UpdateNames::average(path)))
+            .collect()
     }
 
     fn rule_of(&self, path: &str, shape: &Shape) -> Rule {
-        let is_matrix =
-            || path.contains("layers.") && path.ends_with(".weight") && !["relative", "score."].iter().any(|part| path.contains(part));
-        if self.rule == Rule::Muon && !(shape.rank() == 2 && is_matrix()) { Rule::Adam } else { self.rule }
+        let is_matrix = || {
+            path.contains("layers.")
+                && path.ends_with(".weight")
+                && !["relative", "score."].iter().any(|part| path.contains(part))
+        };
+        if self.rule == Rule::Muon && !(shape.rank() == 2 && is_matrix()) {
+            Rule::Adam
+        } else {
+            self.rule
+        }
     }
 
-    /// The graph of one step for the weights `learned`, given as paths with shapes; see [`UpdateNames`] for what it reads and gives.
+    /// The graph of one step for the weights `learned`, given as paths with shapes; see
+    /// [`UpdateNames`] for what it reads and gives.
     ///
     /// # Errors
     /// If two weights have one path.
     pub fn update(&self, learned: &[(&str, Shape)]) -> Result<Graph, Error> {
         let builder = Builder::new("update");
         let number = |name: &str| builder.input(name, DType::F32, Shape::default());
-        let (rate, scale) = (number(UpdateNames::LEARNING_RATE), number(UpdateNames::GRADIENT_SCALE));
-        let step = builder.input(UpdateNames::STEP, DType::I64, Shape::default()) + builder.integer(1);
+        let (rate, scale) =
+            (number(UpdateNames::LEARNING_RATE), number(UpdateNames::GRADIENT_SCALE));
+        let step =
+            builder.input(UpdateNames::STEP, DType::I64, Shape::default()) + builder.integer(1);
         builder.output(&UpdateNames::next(UpdateNames::STEP), step);
-        let gradients: Vec<_> =
-            learned.iter().map(|(path, shape)| builder.input(&UpdateNames::gradient(path), DType::F32, shape.clone())).collect();
+        let gradients: Vec<_> = learned
+            .iter()
+            .map(|(path, shape)| {
+                builder.input(&UpdateNames::gradient(path), DType::F32, shape.clone())
+            })
+            .collect();
         let squares: Vec<_> = gradients.iter().map(|&gradient| gradient * gradient).collect();
         let norm = norm(&builder, &squares) * scale;
         builder.output(UpdateNames::GRADIENT_NORM, norm);
@@ -125,9 +158,11 @@ impl Optimiser {
             let input = |name: &str| builder.input(name, DType::F32, shape.clone());
             let next = |name: &str, value| builder.output(&UpdateNames::next(name), value);
             let names = self.state(path, shape);
-            let moments: Vec<_> = names.iter().filter(|name| **name != UpdateNames::average(path)).collect();
+            let moments: Vec<_> =
+                names.iter().filter(|name| **name != UpdateNames::average(path)).collect();
             let before: Vec<_> = moments.iter().map(|name| input(name)).collect();
-            let (weight, after) = step.apply(self.rule_of(path, shape), input(path), &before, [gradient, square]);
+            let (weight, after) =
+                step.apply(self.rule_of(path, shape), input(path), &before, [gradient, square]);
             next(path, weight);
             moments.into_iter().zip(after).for_each(|(name, moment)| next(name, moment));
             if let Some(stays) = self.average {
@@ -142,9 +177,15 @@ impl Optimiser {
 /// The norm of all gradients, from their squares.
 fn norm<'g>(builder: &'g Builder, squares: &[Tensor<'g>]) -> Tensor<'g> {
     let _scope = builder.root().at("gradient_norm").enter();
-    let sum = |square: &Tensor<'g>| square.sum(&(0..square.ty().shape.rank()).collect::<Vec<_>>()).reshape([1]);
+    let sum = |square: &Tensor<'g>| {
+        square.sum(&(0..square.ty().shape.rank()).collect::<Vec<_>>()).reshape([1])
+    };
     let sums: Vec<_> = squares.iter().map(sum).collect();
-    let total = if sums.is_empty() { builder.scalar(0.0) } else { cognate_graph::concat(0, &sums).sum(&[0]).reshape(Shape::default()) };
+    let total = if sums.is_empty() {
+        builder.scalar(0.0)
+    } else {
+        cognate_graph::concat(0, &sums).sum(&[0]).reshape(Shape::default())
+    };
     total.map(Unary::Sqrt)
 }
 
@@ -172,7 +213,13 @@ struct Step<'g> {
 }
 
 impl<'g> Step<'g> {
-    fn of(optimiser: &Optimiser, builder: &'g Builder, step: Tensor<'g>, rate: Tensor<'g>, factor: Tensor<'g>) -> Self {
+    fn of(
+        optimiser: &Optimiser,
+        builder: &'g Builder,
+        step: Tensor<'g>,
+        rate: Tensor<'g>,
+        factor: Tensor<'g>,
+    ) -> Self {
         let _scope = builder.root().at("step").enter();
         let count = step.cast(DType::F32);
         // `1 - βᵗ` with no digit lost where βᵗ is near 1: `1 - e⁻²ˣ = 2 tanh x / (1 + tanh x)`.
@@ -188,13 +235,22 @@ impl<'g> Step<'g> {
             factor,
             length: rate * root / first,
             epsilon: root * optimiser.epsilon as f32,
-            keeps: (optimiser.weight_decay != 0.0).then(|| builder.scalar(1.0) - rate * optimiser.weight_decay as f32),
+            keeps: (optimiser.weight_decay != 0.0)
+                .then(|| builder.scalar(1.0) - rate * optimiser.weight_decay as f32),
         }
     }
 
     /// The new weight and its new moments, from a gradient and its square.
-    fn apply(&self, rule: Rule, weight: Tensor<'g>, moments: &[Tensor<'g>], [g, square]: [Tensor<'g>; 2]) -> (Tensor<'g>, Vec<Tensor<'g>>) {
-        let ([m, rest @ ..], [beta1, beta2]) = (moments, self.betas) else { unreachable!("every rule has a moment") };
+    fn apply(
+        &self,
+        rule: Rule,
+        weight: Tensor<'g>,
+        moments: &[Tensor<'g>],
+        [g, square]: [Tensor<'g>; 2],
+    ) -> (Tensor<'g>, Vec<Tensor<'g>>) {
+        let ([m, rest @ ..], [beta1, beta2]) = (moments, self.betas) else {
+            unreachable!("every rule has a moment")
+        };
         let gradient = |beta: f64| g * (self.factor * (1.0 - beta) as f32);
         let mean = |beta: f64| *m * beta as f32 + gradient(beta);
         let (change, moments) = match (rule, rest) {
@@ -202,13 +258,21 @@ impl<'g> Step<'g> {
             (Rule::Muon, _) => {
                 let m = mean(MOMENTUM);
                 let ahead = m * MOMENTUM as f32 + gradient(MOMENTUM);
-                let larger = [0, 1].map(|axis| m.dim(axis).as_constant().unwrap_or(1)).into_iter().max().unwrap_or(1);
+                let larger = [0, 1]
+                    .map(|axis| m.dim(axis).as_constant().unwrap_or(1))
+                    .into_iter()
+                    .max()
+                    .unwrap_or(1);
                 (orthogonal(ahead) * (self.rate * (0.2 * (larger as f32).sqrt())), vec![m])
             }
             (Rule::Adam, rest) => {
                 let first = mean(beta1);
-                let second = rest[0] * beta2 as f32 + square * (self.factor * self.factor * (1.0 - beta2) as f32);
-                (first * self.length / (second.map(Unary::Sqrt) + self.epsilon), vec![first, second])
+                let second = rest[0] * beta2 as f32
+                    + square * (self.factor * self.factor * (1.0 - beta2) as f32);
+                (
+                    first * self.length / (second.map(Unary::Sqrt) + self.epsilon),
+                    vec![first, second],
+                )
             }
         };
         (self.keeps.map_or(weight, |keeps| weight * keeps) - change, moments)
@@ -225,8 +289,8 @@ fn sign<'g>(x: Tensor<'g>) -> Tensor<'g> {
     is(number(0.0).less_or_equal(x)) - is(x.less_or_equal(number(0.0)))
 }
 
-/// A matrix with the singular vectors of `x` and singular values between about 0.7 and 1.2: five Newton-Schulz iterations,
-/// `X ← a X + (b X Xᵀ + c (X Xᵀ)²) X` from `X = x / ‖x‖`.
+/// A matrix with the singular vectors of `x` and singular values between about 0.7 and 1.2: five
+/// Newton-Schulz iterations, `X ← a X + (b X Xᵀ + c (X Xᵀ)²) X` from `X = x / ‖x‖`.
 fn orthogonal(x: Tensor<'_>) -> Tensor<'_> {
     let [a, b, c] = [3.4445, -4.775, 2.0315];
     let is_wide = x.dim(0).as_constant() <= x.dim(1).as_constant();

@@ -8,7 +8,8 @@ use std::thread::JoinHandle;
 
 /// An iterator whose items are computed by a thread, up to `depth` in advance and in order.
 ///
-/// Dropping it ends the thread and waits for it. A panic in the thread resumes in the caller at the missing item.
+/// Dropping it ends the thread and waits for it. A panic in the thread resumes in the caller at the
+/// missing item.
 ///
 /// ```
 /// let squares = cognate_train::Prefetch::new((0..).map(|n| n * n), 2);
@@ -39,7 +40,11 @@ impl<T: Send + 'static> Prefetch<T> {
     }
 
     /// As [`Prefetch::new`], with a flag that the iterator checks.
-    pub(crate) fn stopping(items: impl Iterator<Item = T> + Send + 'static, depth: usize, stop: Stop) -> Self {
+    pub(crate) fn stopping(
+        items: impl Iterator<Item = T> + Send + 'static,
+        depth: usize,
+        stop: Stop,
+    ) -> Self {
         let (sender, receiver) = sync_channel(depth);
         // The iterator is dropped in the thread, with its own threads.
         let work = move || {

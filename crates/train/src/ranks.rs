@@ -1,7 +1,8 @@
 //! Data-parallel training: each process (rank) computes the gradients of its share of every batch.
 //!
-//! Every rank holds the whole model and reads the whole text. Gradients and losses are summed over all ranks before the update, which
-//! is the same in all ranks: weights stay bit for bit equal and are never sent. Only the first rank writes files.
+//! Every rank holds the whole model and reads the whole text. Gradients and losses are summed over
+//! all ranks before the update, which is the same in all ranks: weights stay bit for bit equal and
+//! are never sent. Only the first rank writes files.
 
 use crate::error::{Cause, Result};
 
@@ -64,13 +65,20 @@ pub(crate) fn gather(ranks: &dyn Ranks, mine: &[u8]) -> Vec<Vec<u8>> {
 ///
 /// # Errors
 /// In all ranks, if one differs from the first; in one, if its hash cannot be computed.
-pub(crate) fn agree(ranks: &dyn Ranks, what: &str, hash: impl FnOnce() -> Result<blake3::Hash>) -> Result<()> {
+pub(crate) fn agree(
+    ranks: &dyn Ranks,
+    what: &str,
+    hash: impl FnOnce() -> Result<blake3::Hash>,
+) -> Result<()> {
     if ranks.size() == 1 {
         return Ok(());
     }
     let all = gather(ranks, hash()?.as_bytes());
     match all.iter().position(|other| *other != all[0]) {
         None => Ok(()),
-        Some(rank) => Err(Cause::Ranks(format!("rank {rank} has other {what} than rank 0; all need the same")).into()),
+        Some(rank) => Err(Cause::Ranks(format!(
+            "rank {rank} has other {what} than rank 0; all need the same"
+        ))
+        .into()),
     }
 }

@@ -1,7 +1,7 @@
 //! TensorBoard's event files: `OUT/tensorboard/events.out.tfevents.SECONDS.cognate`.
 //!
-//! A file is a row of records: the length of an event as u64, its checksum, the event (protocol buffers), its checksum. A checksum is
-//! CRC-32C, rotated and shifted (TFRecord).
+//! A file is a row of records: the length of an event as u64, its checksum, the event (protocol
+//! buffers), its checksum. A checksum is CRC-32C, rotated and shifted (TFRecord).
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -18,14 +18,17 @@ pub struct EventFile {
 }
 
 impl EventFile {
-    /// Creates a file in the folder of a run. TensorBoard reads it together with those of earlier parts.
+    /// Creates a file in the folder of a run. TensorBoard reads it together with those of earlier
+    /// parts.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn create(out: &Path) -> Result<Self> {
         let folder = out.join("tensorboard");
         let path = folder.join(format!("events.out.tfevents.{:.0}.cognate", now() * 1e3));
-        let file = fs::create_dir_all(&folder).and_then(|()| File::create(&path)).map_err(|error| unwritable(&path, &error))?;
+        let file = fs::create_dir_all(&folder)
+            .and_then(|()| File::create(&path))
+            .map_err(|error| unwritable(&path, &error))?;
         let mut events = Self { file, path };
         events.record(&event(now(), 0, Content::Version))?;
         Ok(events)
@@ -37,7 +40,16 @@ impl EventFile {
     /// If the file cannot be written.
     pub fn write(&mut self, event: &Event<'_>) -> Result<()> {
         match event {
-            Event::Logged(Stretch { update, epoch, loss, nll, learning_rate, gradient_norm, tokens_per_second, .. }) => self.scalars(
+            Event::Logged(Stretch {
+                update,
+                epoch,
+                loss,
+                nll,
+                learning_rate,
+                gradient_norm,
+                tokens_per_second,
+                ..
+            }) => self.scalars(
                 *update,
                 &[
                     ("train/loss", *loss),
@@ -50,7 +62,13 @@ impl EventFile {
             ),
             Event::Validated(Validation { update, valid_loss, valid_nll, bleu, .. }) => {
                 let scalars = [("valid/loss", *valid_loss), ("valid/nll", *valid_nll)];
-                self.scalars(*update, &scalars.into_iter().chain(bleu.map(|bleu| ("valid/bleu", bleu))).collect::<Vec<_>>())
+                self.scalars(
+                    *update,
+                    &scalars
+                        .into_iter()
+                        .chain(bleu.map(|bleu| ("valid/bleu", bleu)))
+                        .collect::<Vec<_>>(),
+                )
             }
             Event::Update(_) | Event::Saved(_) => Ok(()),
         }
@@ -66,7 +84,10 @@ impl EventFile {
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Cause {
-    Cause::Folder { folder: path.display().to_string(), problem: format!("cannot be written: {error}") }
+    Cause::Folder {
+        folder: path.display().to_string(),
+        problem: format!("cannot be written: {error}"),
+    }
 }
 
 /// Seconds since 1970.
@@ -128,7 +149,8 @@ fn record(event: &[u8]) -> Vec<u8> {
 fn checksum(bytes: &[u8]) -> [u8; 4] {
     let polynomial = 0x82f6_3b78;
     let shifted = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ polynomial } else { crc >> 1 };
-    let crc = !bytes.iter().fold(u32::MAX, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), shifted));
+    let crc =
+        !bytes.iter().fold(u32::MAX, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), shifted));
     crc.rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
 }
 
@@ -140,7 +162,11 @@ mod tests {
     #[test]
     fn records_are_those_of_tensorboard() {
         let first = record(&event(1_700_000_000.5, 0, Content::Version));
-        let second = record(&event(1_700_000_001.25, 300, Content::Scalars(&[("train/loss", 2.5), ("valid/bleu", 0.0)])));
+        let second = record(&event(
+            1_700_000_001.25,
+            300,
+            Content::Scalars(&[("train/loss", 2.5), ("valid/bleu", 0.0)]),
+        ));
         let found: String = first.iter().chain(&second).map(|byte| format!("{byte:02x}")).collect();
         let expected = "1800000000000000a37f4b220900002040fc54d9411a0d627261696e2e4576656e743a322b3531103400000000000000\
                         5e33175c0900005040fc54d94110ac022a260a110a0a747261696e2f6c6f737315000020400a110a0a76616c69642f62\

@@ -38,7 +38,8 @@ impl Tokenizers {
         }
     }
 
-    /// Names and texts of the files of a Hugging Face folder; `max_length` is the model's maximum number of tokens.
+    /// Names and texts of the files of a Hugging Face folder; `max_length` is the model's maximum
+    /// number of tokens.
     pub fn files(&self, max_length: usize) -> Vec<(&'static str, String)> {
         self.source.files(self.target.as_ref(), max_length)
     }
@@ -54,11 +55,13 @@ pub fn train_tokenizers(corpus: &Corpus, choice: &TokenizerChoice) -> Result<Tok
         shuffle(&mut blocks, Purpose::Sample, choice.seed, 0, 0);
     }
     let mut source = TokenizerTrainer::new(choice.training.clone())?;
-    let mut target = choice.separate.then(|| TokenizerTrainer::new(choice.training.clone())).transpose()?;
+    let mut target =
+        choice.separate.then(|| TokenizerTrainer::new(choice.training.clone())).transpose()?;
     let mut reader = BlockReader::open(corpus)?;
     let mut n_pairs = 0;
     for block in blocks {
-        for pair in reader.read(corpus, block)?.into_iter().take((choice.sample - n_pairs) as usize) {
+        for pair in reader.read(corpus, block)?.into_iter().take((choice.sample - n_pairs) as usize)
+        {
             n_pairs += 1;
             source.add(&pair.source)?;
             target.as_mut().unwrap_or(&mut source).add(&pair.target)?;
@@ -67,5 +70,8 @@ pub fn train_tokenizers(corpus: &Corpus, choice: &TokenizerChoice) -> Result<Tok
             break;
         }
     }
-    Ok(Tokenizers { source: source.train()?, target: target.map(TokenizerTrainer::train).transpose()? })
+    Ok(Tokenizers {
+        source: source.train()?,
+        target: target.map(TokenizerTrainer::train).transpose()?,
+    })
 }

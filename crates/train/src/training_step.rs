@@ -1,7 +1,7 @@
 //! The whole step as one graph: the loss, its gradients and what becomes of the weights.
 //!
-//! [`Trainer`](crate::Trainer) runs gradients and update apart, so that gradients can be summed between them. A program that makes an
-//! update of every batch needs one graph and nothing between.
+//! [`Trainer`](crate::Trainer) runs gradients and update apart, so that gradients can be summed
+//! between them. A program that makes an update of every batch needs one graph and nothing between.
 
 use std::collections::HashSet;
 
@@ -15,9 +15,10 @@ use crate::optimiser::{Optimiser, UpdateNames};
 
 /// The program of one step on one batch.
 ///
-/// Inputs: those of `loss`, the [`UpdateNames::STEP`] and the weights `learned` with their [state](Optimiser::state), and
-/// [`learning_rate`](UpdateNames::LEARNING_RATE). Outputs: those of `loss`, [`gradient_norm`](UpdateNames::GRADIENT_NORM), and the
-/// [`next`](UpdateNames::next) of all state. The gradient is that of the loss of a token: of the sum, over the tokens.
+/// Inputs: those of `loss`, the [`UpdateNames::STEP`] and the weights `learned` with their
+/// [state](Optimiser::state), and [`learning_rate`](UpdateNames::LEARNING_RATE). Outputs: those of
+/// `loss`, [`gradient_norm`](UpdateNames::GRADIENT_NORM), and the [`next`](UpdateNames::next) of
+/// all state. The gradient is that of the loss of a token: of the sum, over the tokens.
 ///
 /// # Errors
 /// If a path is no weight of the program, or something between has no gradient.
@@ -32,14 +33,23 @@ use crate::optimiser::{Optimiser, UpdateNames};
 /// assert_eq!(step.graph().output("next.first_moment.shared.weight").unwrap().ty.to_string(), "f32 [8000, 128]");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn training_step(loss: &Program, learned: &[&str], optimiser: &Optimiser) -> Result<Program, Error> {
+pub fn training_step(
+    loss: &Program,
+    learned: &[&str],
+    optimiser: &Optimiser,
+) -> Result<Program, Error> {
     let gradients = gradients(loss, learned)?;
-    let shape = |path: &str| loss.weights().get(path).map_or_else(Shape::default, |recipe| Shape::from(recipe.shape()));
+    let shape = |path: &str| {
+        loss.weights().get(path).map_or_else(Shape::default, |recipe| Shape::from(recipe.shape()))
+    };
     let shapes: Vec<(&str, Shape)> = learned.iter().map(|&path| (path, shape(path))).collect();
     let update = optimiser.update(&shapes)?;
-    let mut between: HashSet<String> = learned.iter().map(|path| UpdateNames::gradient(path)).collect();
+    let mut between: HashSet<String> =
+        learned.iter().map(|path| UpdateNames::gradient(path)).collect();
     between.insert(UpdateNames::GRADIENT_SCALE.to_owned());
-    let graph = join("training_step", &[gradients.graph(), &scale()?, &update], |name| !between.contains(name))?;
+    let graph = join("training_step", &[gradients.graph(), &scale()?, &update], |name| {
+        !between.contains(name)
+    })?;
     Ok(Program::new(graph, loss.weights().clone())?)
 }
 

@@ -5,8 +5,12 @@ use crate::cases::{Inputs, cases};
 use crate::search::verify_search;
 use crate::{CLOSE, Error, Measured, Result, Tolerance, compare};
 use cognate_folder::{DecodingReport, OutputReport, RuntimeReport, StepsReport, Verification};
-use cognate_generate::{Decoder, FixedSizes, Hypothesis, Settings, Sources, decoder, generate, greedy_steps};
-use cognate_model::interface::{ATTENTION_MASK, ENCODER_HIDDEN_STATES, LAST_HIDDEN_STATE, LOGITS, LOGITS_SCALE};
+use cognate_generate::{
+    Decoder, FixedSizes, Hypothesis, Settings, Sources, decoder, generate, greedy_steps,
+};
+use cognate_model::interface::{
+    ATTENTION_MASK, ENCODER_HIDDEN_STATES, LAST_HIDDEN_STATE, LOGITS, LOGITS_SCALE,
+};
 use cognate_model::{Attentions, Front, Layout, Model, without_layer};
 use cognate_runtime::{Options, Reference, Runtime, Session, Source, Value, Values};
 use ndarray::Array1;
@@ -23,22 +27,27 @@ pub struct Subject<'a> {
     pub folder: &'a Path,
     /// How its graphs divide the work.
     pub layout: Layout,
-    /// The model that the graphs must equal: of the checkpoint, or read back by [`open_exported`](cognate_folder::open_exported).
+    /// The model that the graphs must equal: of the checkpoint, or read back by
+    /// [`open_exported`](cognate_folder::open_exported).
     pub model: &'a Model,
-    /// The decoding settings; sentences are decoded greedily and by beam search, whatever `num_beams` is.
+    /// The decoding settings; sentences are decoded greedily and by beam search, whatever
+    /// `num_beams` is.
     pub settings: Settings,
-    /// Sources to decode, each with its end token; random ones if there are none, or the model reads audio.
+    /// Sources to decode, each with its end token; random ones if there are none, or the model
+    /// reads audio.
     pub sentences: Vec<Vec<i64>>,
     /// The sizes of a graph whose shapes are constants.
     pub sizes: Option<FixedSizes>,
     /// The seed of the random batches.
     pub seed: u64,
-    /// The bound on errors: [`CLOSE`], or a wider one for other precisions. Within [`CLOSE`], sentences must be equal; beyond it,
-    /// single steps are compared, of which [`Tolerance::equal_steps`] must be equal.
+    /// The bound on errors: [`CLOSE`], or a wider one for other precisions. Within [`CLOSE`],
+    /// sentences must be equal; beyond it, single steps are compared, of which
+    /// [`Tolerance::equal_steps`] must be equal.
     pub tolerance: Tolerance,
 }
 
-/// The most new tokens of a sentence: enough to see pasts grow, short enough for f64 on large models.
+/// The most new tokens of a sentence: enough to see pasts grow, short enough for f64 on large
+/// models.
 pub(crate) const NEW_TOKENS: usize = 32;
 
 /// The beams of the compared beam search.
@@ -60,8 +69,13 @@ struct Batch {
 /// Measures each runtime against the f64 reference; `progress` receives the current step.
 ///
 /// # Errors
-/// If an engine cannot load or run the folder. A violated bound is not an error: see [`Verification::passed`].
-pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], mut progress: impl FnMut(&str)) -> Result<Verification> {
+/// If an engine cannot load or run the folder. A violated bound is not an error: see
+/// [`Verification::passed`].
+pub fn verify(
+    subject: &Subject<'_>,
+    runtimes: &[(Box<dyn Runtime>, Options)],
+    mut progress: impl FnMut(&str),
+) -> Result<Verification> {
     let config = subject.model.config();
     progress("reference evaluator");
     if subject.layout == Layout::Generate {
@@ -71,7 +85,8 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
     // Nothing else runs yet.
     let mut reference = load_reference_with(subject, thread::available_parallelism().ok())?;
     let names = graph_names(&reference);
-    let mut report = Verification::new(reference[0].engine(), subject.tolerance.relative_l2, subject.seed);
+    let mut report =
+        Verification::new(reference[0].engine(), subject.tolerance.relative_l2, subject.seed);
     let mut inputs = Inputs::new(subject.seed);
     let audio = least_cosine_of_audio(subject);
     let batches = batches(subject, &mut reference, &mut inputs)?;
@@ -83,7 +98,8 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
 
     // The reference decodes beside the engines, which use one thread each.
     thread::scope(|scope| {
-        let mut expected = Pending::new(scope.spawn(|| Expected::compute(subject, sources, &methods)));
+        let mut expected =
+            Pending::new(scope.spawn(|| Expected::compute(subject, sources, &methods)));
         let mut decoded = Vec::new();
         for (runtime, options) in runtimes {
             progress(runtime.name());
@@ -93,11 +109,13 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
             for Batch { graph, inputs, expected } in &batches {
                 let found = scaled(run(&mut sessions[*graph], inputs)?)?;
                 if audio.is_some() {
-                    states.extend(rows_of_states(&found)?.into_iter().zip(rows_of_states(expected)?));
+                    states
+                        .extend(rows_of_states(&found)?.into_iter().zip(rows_of_states(expected)?));
                 }
                 for (name, expected) in expected.iter() {
                     let measured = measure(found.get(name), expected, &engine, name)?;
-                    let worst = outputs.entry((names[*graph], without_layer(name))).or_insert(measured);
+                    let worst =
+                        outputs.entry((names[*graph], without_layer(name))).or_insert(measured);
                     *worst = worst.or_worse(measured);
                 }
             }
@@ -113,9 +131,20 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
                     progress(&format!("{}, greedy steps", runtime.name()));
                     let expected = expected.wait()?;
                     let wanted = subject.tolerance.equal_steps;
-                    let (steps, found) = along(decoder.as_mut(), sources, &expected.decoded[0], &methods[0], wanted)?;
+                    let (steps, found) = along(
+                        decoder.as_mut(),
+                        sources,
+                        &expected.decoded[0],
+                        &methods[0],
+                        wanted,
+                    )?;
                     if let Some(logits) = &expected.logits {
-                        let measured = measure(Some(&logits_of(found)), &logits_of(logits.clone()), &engine, LOGITS)?;
+                        let measured = measure(
+                            Some(&logits_of(found)),
+                            &logits_of(logits.clone()),
+                            &engine,
+                            LOGITS,
+                        )?;
                         outputs.insert(("decoder", LOGITS.into()), measured);
                     }
                     Some(steps)
@@ -123,16 +152,27 @@ pub fn verify(subject: &Subject<'_>, runtimes: &[(Box<dyn Runtime>, Options)], m
                 false => None,
             };
             // The encoder's outputs first, as they are computed.
-            let mut outputs: Vec<_> = outputs.into_iter().map(|((graph, output), measured)| row(graph, output, measured)).collect();
+            let mut outputs: Vec<_> = outputs
+                .into_iter()
+                .map(|((graph, output), measured)| row(graph, output, measured))
+                .collect();
             outputs.sort_by_key(|output| output.graph != "encoder");
             let vectors = audio.map(|wanted| cosines(&states, wanted));
-            report.runtimes.push(RuntimeReport { engine, outputs, decoding: Vec::new(), steps, vectors });
+            report.runtimes.push(RuntimeReport {
+                engine,
+                outputs,
+                decoding: Vec::new(),
+                steps,
+                vectors,
+            });
         }
         progress("reference evaluator, decoding");
         let expected = expected.wait()?;
         for (report, found) in report.runtimes.iter_mut().zip(decoded) {
             let all = methods.iter().zip(&found).zip(&expected.decoded);
-            report.decoding = all.map(|((settings, found), expected)| agreement(found, expected, settings)).collect();
+            report.decoding = all
+                .map(|((settings, found), expected)| agreement(found, expected, settings))
+                .collect();
         }
         Ok(report)
     })
@@ -149,9 +189,21 @@ struct Expected {
 impl Expected {
     fn compute(subject: &Subject<'_>, sources: Sources<'_>, methods: &[Settings]) -> Result<Self> {
         let mut reference = join(subject, load_reference(subject)?)?;
-        let decoded = methods.iter().map(|settings| decode(reference.as_mut(), sources, settings)).collect::<Result<Vec<_>>>()?;
+        let decoded = methods
+            .iter()
+            .map(|settings| decode(reference.as_mut(), sources, settings))
+            .collect::<Result<Vec<_>>>()?;
         let logits = match least_cosine_of_audio(subject) {
-            Some(_) => Some(along(reference.as_mut(), sources, &decoded[0], &methods[0], subject.tolerance.equal_steps)?.1),
+            Some(_) => Some(
+                along(
+                    reference.as_mut(),
+                    sources,
+                    &decoded[0],
+                    &methods[0],
+                    subject.tolerance.equal_steps,
+                )?
+                .1,
+            ),
             None => None,
         };
         Ok(Self { decoded, logits })
@@ -189,13 +241,20 @@ impl<'s, T> Pending<'s, T> {
 /// reads random pasts amplifies roundings as no decoding does: logits moved by 0.15, along the reference's tokens by 0.05.
 /// So the states are compared one by one, and the decoder by its logits along the reference's own tokens.
 fn least_cosine_of_audio(subject: &Subject<'_>) -> Option<f64> {
-    subject.tolerance.least_cosine.filter(|_| matches!(subject.model.config().front, Front::Frames { .. }))
+    subject
+        .tolerance
+        .least_cosine
+        .filter(|_| matches!(subject.model.config().front, Front::Frames { .. }))
 }
 
 /// The encoder's states, one by one.
 fn rows_of_states(encoded: &Values) -> Result<Vec<Vec<f32>>> {
-    let states = [ENCODER_HIDDEN_STATES, LAST_HIDDEN_STATE].into_iter().find_map(|name| encoded.get(name));
-    let states = states.expect("the encoder gives its states").to_f32().map_err(|error| Error::runtime("encoder", error))?;
+    let states =
+        [ENCODER_HIDDEN_STATES, LAST_HIDDEN_STATE].into_iter().find_map(|name| encoded.get(name));
+    let states = states
+        .expect("the encoder gives its states")
+        .to_f32()
+        .map_err(|error| Error::runtime("encoder", error))?;
     Ok(states.rows().into_iter().map(|row| row.to_vec()).collect())
 }
 
@@ -227,7 +286,11 @@ fn graph_names(sessions: &Sessions) -> &'static [&'static str] {
 }
 
 /// The random batches of each graph; only the encoder's, where [`least_cosine_of_audio`] applies.
-fn batches(subject: &Subject<'_>, reference: &mut Sessions, inputs: &mut Inputs) -> Result<Vec<Batch>> {
+fn batches(
+    subject: &Subject<'_>,
+    reference: &mut Sessions,
+    inputs: &mut Inputs,
+) -> Result<Vec<Batch>> {
     let (config, mut batches) = (subject.model.config(), Vec::new());
     for case in cases(config, subject.layout) {
         let [encoder, decoder] = reference.as_mut_slice() else {
@@ -243,7 +306,8 @@ fn batches(subject: &Subject<'_>, reference: &mut Sessions, inputs: &mut Inputs)
             continue;
         }
         let mask = encoder_inputs.get(ATTENTION_MASK);
-        let decoder_inputs = inputs.decoder(subject.layout, case, config, mask, &rounded(&encoded)?);
+        let decoder_inputs =
+            inputs.decoder(subject.layout, case, config, mask, &rounded(&encoded)?);
         let decoded = run(decoder, &decoder_inputs)?;
         batches.push(Batch { graph: 0, inputs: encoder_inputs, expected: encoded });
         batches.push(Batch { graph: 1, inputs: decoder_inputs, expected: decoded });
@@ -257,31 +321,48 @@ pub(crate) fn load_reference(subject: &Subject<'_>) -> Result<Sessions> {
 
 fn load_reference_with(subject: &Subject<'_>, threads: Option<NonZeroUsize>) -> Result<Sessions> {
     let options = Options { threads, ..Options::default() };
-    let load = |program| Reference::F64.load(&Source::Graph(program), &options).map_err(|error| Error::runtime("reference", error));
+    let load = |program| {
+        Reference::F64
+            .load(&Source::Graph(program), &options)
+            .map_err(|error| Error::runtime("reference", error))
+    };
     subject.model.programs(subject.layout, Attentions::Omit)?.into_iter().map(load).collect()
 }
 
-fn load_exported(runtime: &dyn Runtime, subject: &Subject<'_>, options: &Options) -> Result<Sessions> {
-    let load =
-        |file| runtime.load(&Source::Onnx(subject.folder.join(file)), options).map_err(|error| Error::runtime(runtime.name(), error));
+fn load_exported(
+    runtime: &dyn Runtime,
+    subject: &Subject<'_>,
+    options: &Options,
+) -> Result<Sessions> {
+    let load = |file| {
+        runtime
+            .load(&Source::Onnx(subject.folder.join(file)), options)
+            .map_err(|error| Error::runtime(runtime.name(), error))
+    };
     subject.layout.files_of(subject.model.config().parts).into_iter().map(load).collect()
 }
 
 pub(crate) fn join(subject: &Subject<'_>, sessions: Sessions) -> Result<Box<dyn Decoder>> {
     let engine = sessions[sessions.len() - 1].engine().to_string();
-    decoder(subject.layout, sessions, subject.model.config(), subject.settings.pad_token).map_err(|error| Error::runtime(&engine, error))
+    decoder(subject.layout, sessions, subject.model.config(), subject.settings.pad_token)
+        .map_err(|error| Error::runtime(&engine, error))
 }
 
 pub(crate) fn run(session: &mut Box<dyn Session>, inputs: &Values) -> Result<Values> {
     session.run(inputs).map_err(|error| Error::runtime(session.engine(), error))
 }
 
-pub(crate) fn decode(decoder: &mut dyn Decoder, sources: Sources<'_>, settings: &Settings) -> Result<Vec<Hypothesis>> {
+pub(crate) fn decode(
+    decoder: &mut dyn Decoder,
+    sources: Sources<'_>,
+    settings: &Settings,
+) -> Result<Vec<Hypothesis>> {
     let decoded = generate(decoder, sources, settings);
     decoded.map_err(|error| Error::runtime(decoder.engine(), error))
 }
 
-/// Greedy decoding's choices, each from the reference's own tokens before it, and the logits of all steps.
+/// Greedy decoding's choices, each from the reference's own tokens before it, and the logits of all
+/// steps.
 pub(crate) fn along(
     decoder: &mut dyn Decoder,
     sources: Sources<'_>,
@@ -290,12 +371,16 @@ pub(crate) fn along(
     wanted: f64,
 ) -> Result<(StepsReport, Vec<f32>)> {
     let mut logits = Vec::new();
-    let found = greedy_steps(decoder, sources, expected, settings, |row| logits.extend_from_slice(row));
+    let found =
+        greedy_steps(decoder, sources, expected, settings, |row| logits.extend_from_slice(row));
     let found = found.map_err(|error| Error::runtime(decoder.engine(), error))?;
     let mut report = StepsReport { steps: 0, equal: 0, wanted: 0 };
     for (found, expected) in found.iter().zip(expected) {
         for (index, token) in found.iter().enumerate() {
-            let is_equal = expected.tokens.get(index).map_or_else(|| settings.eos_tokens.contains(token), |expected| expected == token);
+            let is_equal = expected
+                .tokens
+                .get(index)
+                .map_or_else(|| settings.eos_tokens.contains(token), |expected| expected == token);
             report.steps += 1;
             report.equal += usize::from(is_equal);
         }
@@ -315,7 +400,9 @@ fn scaled(mut outputs: Values) -> Result<Values> {
         && let Some(logits) = outputs.remove(LOGITS)
     {
         let mut logits = logits.to_f32().map_err(failed)?;
-        for (mut row, &scale) in logits.rows_mut().into_iter().zip(scale.to_f32().map_err(failed)?.iter()) {
+        for (mut row, &scale) in
+            logits.rows_mut().into_iter().zip(scale.to_f32().map_err(failed)?.iter())
+        {
             row.mapv_inplace(|score| score * scale);
         }
         outputs.insert(LOGITS, logits);
@@ -330,22 +417,38 @@ fn rounded(encoded: &Values) -> Result<Values> {
     Ok(values.map_err(|error| Error::runtime("reference", error))?.into_iter().collect())
 }
 
-pub(crate) fn measure(found: Option<&Value>, expected: &Value, engine: &str, name: &str) -> Result<Measured> {
+pub(crate) fn measure(
+    found: Option<&Value>,
+    expected: &Value,
+    engine: &str,
+    name: &str,
+) -> Result<Measured> {
     let found = found.ok_or_else(|| Error::runtime(engine, format!("no output {name}")))?;
     let to_f64 = |value: &Value| value.to_f64().map_err(|error| Error::runtime(engine, error));
-    let shapes = || format!("output {name}: expected shape {:?}, found {:?}", expected.shape(), found.shape());
+    let shapes = || {
+        format!("output {name}: expected shape {:?}, found {:?}", expected.shape(), found.shape())
+    };
     compare(&to_f64(found)?, &to_f64(expected)?).ok_or_else(|| Error::runtime(engine, shapes()))
 }
 
 pub(crate) fn row(graph: &str, output: String, measured: Measured) -> OutputReport {
-    OutputReport { graph: graph.into(), output, max_absolute_error: measured.max_absolute, relative_l2_error: measured.relative_l2 }
+    OutputReport {
+        graph: graph.into(),
+        output,
+        max_absolute_error: measured.max_absolute,
+        relative_l2_error: measured.relative_l2,
+    }
 }
 
 fn method(settings: &Settings) -> String {
     if settings.num_beams == 1 { "greedy".into() } else { format!("beam {}", settings.num_beams) }
 }
 
-pub(crate) fn agreement(found: &[Hypothesis], expected: &[Hypothesis], settings: &Settings) -> DecodingReport {
+pub(crate) fn agreement(
+    found: &[Hypothesis],
+    expected: &[Hypothesis],
+    settings: &Settings,
+) -> DecodingReport {
     let (mut equal, mut ties) = (0, 0);
     for (found, expected) in found.iter().zip(expected) {
         if found.tokens == expected.tokens {
@@ -357,10 +460,15 @@ pub(crate) fn agreement(found: &[Hypothesis], expected: &[Hypothesis], settings:
     DecodingReport { method: method(settings), sentences: expected.len(), equal, ties }
 }
 
-/// The reference's margin in the first step in which `found` chose otherwise. Steps before it were equal, and those after it
-/// followed other tokens: neither excuses the choice.
+/// The reference's margin in the first step in which `found` chose otherwise. Steps before it were
+/// equal, and those after it followed other tokens: neither excuses the choice.
 fn margin(found: &Hypothesis, expected: &Hypothesis) -> f32 {
-    let step = found.tokens.iter().zip(&expected.tokens).take_while(|(found, expected)| found == expected).count();
+    let step = found
+        .tokens
+        .iter()
+        .zip(&expected.tokens)
+        .take_while(|(found, expected)| found == expected)
+        .count();
     expected.margins.get(step).copied().unwrap_or(f32::INFINITY)
 }
 
@@ -371,7 +479,14 @@ mod tests {
 
     fn hypothesis(tokens: &[i64], margins: &[f32]) -> Hypothesis {
         let complete = margins.len() > tokens.len();
-        Hypothesis { tokens: tokens.to_vec(), complete, score: 0.0, margins: margins.to_vec(), alignment: Vec::new(), observed: None }
+        Hypothesis {
+            tokens: tokens.to_vec(),
+            complete,
+            score: 0.0,
+            margins: margins.to_vec(),
+            alignment: Vec::new(),
+            observed: None,
+        }
     }
 
     /// The reference is sure of all steps but one, whose margin is a tie.
@@ -392,8 +507,13 @@ mod tests {
         ]
         .into_iter()
         .filter_map(|(what, found, margins, expected)| {
-            let report = agreement(&[hypothesis(found, &[])], &[hypothesis(&[7, 8, 9], &margins)], &settings);
-            ([report.equal, report.ties] != expected).then(|| format!("{what}: {report:?}, expected {expected:?}"))
+            let report = agreement(
+                &[hypothesis(found, &[])],
+                &[hypothesis(&[7, 8, 9], &margins)],
+                &settings,
+            );
+            ([report.equal, report.ties] != expected)
+                .then(|| format!("{what}: {report:?}, expected {expected:?}"))
         })
         .collect();
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -409,7 +529,8 @@ mod tests {
             let settings = Settings { num_beams, ..settings.clone() };
             // Of the same score, too.
             let found = [hypothesis(5, 1.0), hypothesis(6, 1.0), hypothesis(6, 1e-6)];
-            let DecodingReport { sentences, equal, ties, .. } = agreement(&found, &expected, &settings);
+            let DecodingReport { sentences, equal, ties, .. } =
+                agreement(&found, &expected, &settings);
             assert_eq!((sentences, equal, ties), (3, 1, 1), "{num_beams} beams");
         }
     }

@@ -35,7 +35,8 @@ pub struct EncoderSubject<'a> {
 /// Measures each runtime against the f64 reference; `progress` hears what is being done.
 ///
 /// # Errors
-/// If an engine cannot load or run the folder. A broken bound is no error: see [`Verification::passed`].
+/// If an engine cannot load or run the folder. A broken bound is no error: see
+/// [`Verification::passed`].
 pub fn verify_encoder(
     subject: &EncoderSubject<'_>,
     runtimes: &[(Box<dyn Runtime>, Options)],
@@ -43,15 +44,20 @@ pub fn verify_encoder(
 ) -> Result<Verification> {
     progress("reference evaluator");
     let program = program(subject.model, subject.layout, Attentions::Omit)?;
-    let mut reference = Reference::F64.load(&Source::Graph(program), &Options::default()).map_err(failed)?;
-    let mut report = Verification::new(reference.engine(), subject.tolerance.relative_l2, subject.seed);
+    let mut reference =
+        Reference::F64.load(&Source::Graph(program), &Options::default()).map_err(failed)?;
+    let mut report =
+        Verification::new(reference.engine(), subject.tolerance.relative_l2, subject.seed);
     let inputs = Inputs::new(subject.seed).alone(subject.model.config(), &subject.sentences);
-    let expected = inputs.iter().map(|inputs| run(&mut reference, inputs)).collect::<Result<Vec<_>>>()?;
+    let expected =
+        inputs.iter().map(|inputs| run(&mut reference, inputs)).collect::<Result<Vec<_>>>()?;
     report.batches = inputs.len();
     for (runtime, options) in runtimes {
         progress(runtime.name());
         let source = Source::Onnx(subject.folder.join(subject.layout.file()));
-        let mut session = runtime.load(&source, options).map_err(|error| Error::runtime(runtime.name(), error))?;
+        let mut session = runtime
+            .load(&source, options)
+            .map_err(|error| Error::runtime(runtime.name(), error))?;
         let engine = session.engine().to_owned();
         let (mut outputs, mut texts) = (BTreeMap::new(), Vec::new());
         for (inputs, expected) in inputs.iter().zip(&expected) {
@@ -64,18 +70,30 @@ pub fn verify_encoder(
             }
         }
         let vectors = subject.tolerance.least_cosine.map(|wanted| cosines(&texts, wanted));
-        let outputs = outputs.into_iter().map(|(output, measured)| row("model", output, measured)).collect();
-        report.runtimes.push(RuntimeReport { engine, outputs, decoding: Vec::new(), steps: None, vectors });
+        let outputs =
+            outputs.into_iter().map(|(output, measured)| row("model", output, measured)).collect();
+        report.runtimes.push(RuntimeReport {
+            engine,
+            outputs,
+            decoding: Vec::new(),
+            steps: None,
+            vectors,
+        });
     }
     Ok(report)
 }
 
-/// The encoder's graph in half precision, as far as the values of `sentences` and of random batches fit into it; inputs and outputs
-/// keep their types. Also what stays f32.
+/// The encoder's graph in half precision, as far as the values of `sentences` and of random batches
+/// fit into it; inputs and outputs keep their types. Also what stays f32.
 ///
 /// # Errors
 /// If the reference cannot run the graph.
-pub fn encoder_in_half(model: &Model, form: Form, sentences: &[Vec<i64>], seed: u64) -> Result<(Program, Vec<Kept>)> {
+pub fn encoder_in_half(
+    model: &Model,
+    form: Form,
+    sentences: &[Vec<i64>],
+    seed: u64,
+) -> Result<(Program, Vec<Kept>)> {
     let program = program(model, form.layout, form.attentions)?;
     let largest = Largest::default();
     let mut session: Box<dyn Session> = observed(&program, &largest);
@@ -83,13 +101,20 @@ pub fn encoder_in_half(model: &Model, form: Form, sentences: &[Vec<i64>], seed: 
         run(&mut session, &inputs)?;
     }
     let seen = |_, node: &str| largest.borrow().get(node).copied();
-    let converted = half(&[&program], Facts { seen: &seen, interface: &|_| None, keep: &|_, _| false })?;
-    Ok((converted.programs.into_iter().next().expect("as many programs as were given"), converted.kept))
+    let converted =
+        half(&[&program], Facts { seen: &seen, interface: &|_| None, keep: &|_, _| false })?;
+    Ok((
+        converted.programs.into_iter().next().expect("as many programs as were given"),
+        converted.kept,
+    ))
 }
 
 /// The vectors of a batch: the means of states or of logits over the tokens that are not padding.
 fn vectors(inputs: &Values, outputs: &Values) -> Result<Vec<Vec<f32>>> {
-    let name = [LAST_HIDDEN_STATE, LOGITS].into_iter().find(|name| outputs.get(name).is_some()).expect("it has one of both");
+    let name = [LAST_HIDDEN_STATE, LOGITS]
+        .into_iter()
+        .find(|name| outputs.get(name).is_some())
+        .expect("it has one of both");
     let found = outputs.get(name).expect("it was found").to_f64().map_err(failed)?;
     // Features have no padding.
     let mask = match inputs.get(ATTENTION_MASK) {

@@ -3,8 +3,8 @@
 use cognate_audio::{FeatureExtractor, SAMPLE_RATE};
 use cognate_generate::Sources;
 use cognate_model::interface::{
-    ATTENTION_MASK, CACHE_BEAMS, ENCODER_ATTENTION_MASK, ENCODER_HIDDEN_STATES, INPUT_IDS, LAST_HIDDEN_STATE, POSITION_IDS, TOKEN_TYPE_IDS,
-    is_cross, past_of,
+    ATTENTION_MASK, CACHE_BEAMS, ENCODER_ATTENTION_MASK, ENCODER_HIDDEN_STATES, INPUT_IDS,
+    LAST_HIDDEN_STATE, POSITION_IDS, TOKEN_TYPE_IDS, is_cross, past_of,
 };
 use cognate_model::{Config, Front, HuggingFaceNames, Layout, Names, Parts, TokenTypes};
 use cognate_runtime::{Value, Values};
@@ -13,7 +13,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::f32::consts::TAU;
 
-/// Sizes of one batch: sources of 1 to `src` tokens, then a decoder call of `tgt` tokens after `past`.
+/// Sizes of one batch: sources of 1 to `src` tokens, then a decoder call of `tgt` tokens after
+/// `past`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     batch: usize,
@@ -41,17 +42,22 @@ const RANDOM_WINDOWS: usize = 1;
 /// Places of a cache beyond those that are filled before the step.
 const SPARE_PLACES: usize = 3;
 
-/// The cases that a model of so many positions allows, and its layout: shared caches and loops take one token a step.
+/// The cases that a model of so many positions allows, and its layout: shared caches and loops take
+/// one token a step.
 pub(crate) fn cases(config: &Config, layout: Layout) -> impl Iterator<Item = Case> {
     let positions = config.max_positions.unwrap_or(usize::MAX);
-    let longest = if matches!(layout, Layout::SharedCache | Layout::Generate) { 1 } else { usize::MAX };
+    let longest =
+        if matches!(layout, Layout::SharedCache | Layout::Generate) { 1 } else { usize::MAX };
     let features = config.front.positions();
     let sized = move |case: Case| match features {
         None => (case.src <= positions).then_some(case),
         // Features are read whole, and the reference takes seconds for a window of audio.
         Some(src) => Some(Case { src, batch: if case.beams == 3 { 2 } else { 1 }, ..case }),
     };
-    CASES.into_iter().filter_map(sized).filter(move |case| case.past + case.tgt <= positions && case.tgt <= longest)
+    CASES
+        .into_iter()
+        .filter_map(sized)
+        .filter(move |case| case.past + case.tgt <= positions && case.tgt <= longest)
 }
 
 /// Random sources of a model.
@@ -83,12 +89,16 @@ impl Inputs {
         i64::from(self.random.next_u32()) % vocab as i64
     }
 
-    /// `input_ids` and `attention_mask`; the first source is the longest, the others may be padded. Of other models their features.
+    /// `input_ids` and `attention_mask`; the first source is the longest, the others may be padded.
+    /// Of other models their features.
     pub(crate) fn encoder(&mut self, case: Case, config: &Config) -> Values {
-        if let (Some((name, _)), Some(features)) = (config.front.features(), self.features(case.batch, config)) {
+        if let (Some((name, _)), Some(features)) =
+            (config.front.features(), self.features(case.batch, config))
+        {
             return [(name, features)].into_iter().collect();
         }
-        let mut ids = Array2::from_shape_simple_fn((case.batch, case.src), || self.id(config.source_vocab));
+        let mut ids =
+            Array2::from_shape_simple_fn((case.batch, case.src), || self.id(config.source_vocab));
         let mut mask = Array2::ones((case.batch, case.src));
         for (sentence, mut mask) in mask.outer_iter_mut().enumerate().skip(1) {
             let len = 1 + self.random.next_u32() as usize % case.src;
@@ -97,7 +107,8 @@ impl Inputs {
                 ids[[sentence, position]] = config.pad_token as i64;
             }
         }
-        let mut values: Values = [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.into_dyn())].into_iter().collect();
+        let mut values: Values =
+            [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.into_dyn())].into_iter().collect();
         if let TokenTypes::Given(types) = config.token_types {
             let types = Array2::from_shape_simple_fn((case.batch, case.src), || self.id(types));
             values.insert(TOKEN_TYPE_IDS, types.into_dyn());
@@ -107,11 +118,15 @@ impl Inputs {
 
     /// The inputs of an encoder alone: those of the cases, and of `sentences`, each by itself.
     pub(crate) fn alone(&mut self, config: &Config, sentences: &[Vec<i64>]) -> Vec<Values> {
-        let random: Vec<_> = cases(config, Layout::Cognate).map(|case| self.encoder(case, config)).collect();
+        let random: Vec<_> =
+            cases(config, Layout::Cognate).map(|case| self.encoder(case, config)).collect();
         let sentence = |ids: &Vec<i64>| {
             let shape = (1, ids.len());
             let ids = Array2::from_shape_vec(shape, ids.clone()).expect("a row");
-            let mut values: Values = [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, Array2::ones(shape).into_dyn())].into_iter().collect();
+            let mut values: Values =
+                [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, Array2::ones(shape).into_dyn())]
+                    .into_iter()
+                    .collect();
             if let TokenTypes::Given(_) = config.token_types {
                 values.insert(TOKEN_TYPE_IDS, Array2::<i64>::zeros(shape).into_dyn());
             }
@@ -122,29 +137,55 @@ impl Inputs {
     }
 
     /// The decoder's inputs: random tokens and pasts, and what `encoded` holds.
-    pub(crate) fn decoder(&mut self, layout: Layout, case: Case, config: &Config, mask: Option<&Value>, encoded: &Values) -> Values {
+    pub(crate) fn decoder(
+        &mut self,
+        layout: Layout,
+        case: Case,
+        config: &Config,
+        mask: Option<&Value>,
+        encoded: &Values,
+    ) -> Values {
         match layout {
             Layout::Cognate | Layout::Generate => self.cognate_decoder(case, config, mask, encoded),
-            Layout::HuggingFace | Layout::Triton => self.hugging_face_decoder(case, config, mask, encoded),
+            Layout::HuggingFace | Layout::Triton => {
+                self.hugging_face_decoder(case, config, mask, encoded)
+            }
             Layout::SharedCache => self.shared_cache_decoder(case, config, mask, encoded),
         }
     }
 
-    fn cognate_decoder(&mut self, case: Case, config: &Config, mask: Option<&Value>, encoded: &Values) -> Values {
-        let ids = Array3::from_shape_simple_fn((case.batch, case.beams, case.tgt), || self.id(config.vocab));
+    fn cognate_decoder(
+        &mut self,
+        case: Case,
+        config: &Config,
+        mask: Option<&Value>,
+        encoded: &Values,
+    ) -> Values {
+        let ids = Array3::from_shape_simple_fn((case.batch, case.beams, case.tgt), || {
+            self.id(config.vocab)
+        });
         let mut values: Values = [(INPUT_IDS, ids.into_dyn())].into_iter().collect();
         mask.into_iter().for_each(|mask| values.insert(ATTENTION_MASK, mask.clone()));
         let heads = config.decoder.key_heads;
         let shape = IxDyn(&[case.batch, case.beams, heads, case.past, config.decoder.d_k]);
         for (name, cross) in encoded.iter().filter(|(name, _)| is_cross(name)) {
             values.insert(name, cross.clone());
-            values.insert(past_of(name).expect("a cross value has a layer"), self.key_or_value(&shape));
+            values.insert(
+                past_of(name).expect("a cross value has a layer"),
+                self.key_or_value(&shape),
+            );
         }
         values
     }
 
     /// There are no beams; the cross keys and values of a decoder that has a past are a past too.
-    fn hugging_face_decoder(&mut self, case: Case, config: &Config, mask: Option<&Value>, encoded: &Values) -> Values {
+    fn hugging_face_decoder(
+        &mut self,
+        case: Case,
+        config: &Config,
+        mask: Option<&Value>,
+        encoded: &Values,
+    ) -> Values {
         let ids = Array2::from_shape_simple_fn((case.batch, case.tgt), || self.id(config.vocab));
         let mut values: Values = [(INPUT_IDS, ids.into_dyn())].into_iter().collect();
         mask.into_iter().for_each(|mask| values.insert(ENCODER_ATTENTION_MASK, mask.clone()));
@@ -161,15 +202,24 @@ impl Inputs {
     }
 
     /// Those of a decoder with an encoder.
-    fn shared_cache_decoder(&mut self, case: Case, config: &Config, mask: Option<&Value>, encoded: &Values) -> Values {
+    fn shared_cache_decoder(
+        &mut self,
+        case: Case,
+        config: &Config,
+        mask: Option<&Value>,
+        encoded: &Values,
+    ) -> Values {
         let mut values = self.shared_caches(case, config);
         mask.into_iter().for_each(|mask| values.insert(ATTENTION_MASK, mask.clone()));
-        encoded.iter().filter(|(name, _)| is_cross(name)).for_each(|(name, cross)| values.insert(name, cross.clone()));
+        encoded
+            .iter()
+            .filter(|(name, _)| is_cross(name))
+            .for_each(|(name, cross)| values.insert(name, cross.clone()));
         values
     }
 
-    /// Places are held by any beam of the sentence, and there is room for more than are filled. Of a decoder alone the first positions of
-    /// all sentences but one may be padding.
+    /// Places are held by any beam of the sentence, and there is room for more than are filled. Of
+    /// a decoder alone the first positions of all sentences but one may be padding.
     fn shared_caches(&mut self, case: Case, config: &Config) -> Values {
         let Case { batch, beams, past, .. } = case;
         let ids = Array2::from_shape_simple_fn((batch, beams), || self.id(config.vocab));
@@ -178,15 +228,22 @@ impl Inputs {
             let padding = self.random.next_u32() as usize % past;
             holders.slice_mut(s![sentence, .., ..padding]).fill(-1);
         }
-        let mut values: Values = [(INPUT_IDS, ids.into_dyn()), (CACHE_BEAMS, holders.into_dyn())].into_iter().collect();
-        let shape = IxDyn(&[batch * beams, config.decoder.key_heads, past + SPARE_PLACES, config.decoder.d_k]);
+        let mut values: Values =
+            [(INPUT_IDS, ids.into_dyn()), (CACHE_BEAMS, holders.into_dyn())].into_iter().collect();
+        let shape = IxDyn(&[
+            batch * beams,
+            config.decoder.key_heads,
+            past + SPARE_PLACES,
+            config.decoder.d_k,
+        ]);
         for name in (0..config.decoder.n_layers).flat_map(Names::past) {
             values.insert(name, self.key_or_value(&shape));
         }
         values
     }
 
-    /// The inputs of a decoder-only model: random tokens and pasts, of which the first positions of all rows but one may be padding.
+    /// The inputs of a decoder-only model: random tokens and pasts, of which the first positions of
+    /// all rows but one may be padding.
     pub(crate) fn causal(&mut self, layout: Layout, case: Case, config: &Config) -> Values {
         if layout == Layout::SharedCache {
             return self.shared_caches(case, config);
@@ -200,14 +257,19 @@ impl Inputs {
             mask.slice_mut(s![row, ..padding]).fill(0);
             positions.row_mut(row).mapv_inplace(|position| position - padding as i64);
         }
-        let mut values: Values = [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.into_dyn())].into_iter().collect();
+        let mut values: Values =
+            [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.into_dyn())].into_iter().collect();
         let is_optimum = layout.is_optimum();
         if is_optimum {
             values.insert(POSITION_IDS, positions.into_dyn());
         }
         let shape = IxDyn(&[batch, config.decoder.key_heads, past, config.decoder.d_k]);
         for layer_index in 0..config.decoder.n_layers {
-            let names = if is_optimum { HuggingFaceNames::past_alone(layer_index) } else { Names::past(layer_index) };
+            let names = if is_optimum {
+                HuggingFaceNames::past_alone(layer_index)
+            } else {
+                Names::past(layer_index)
+            };
             names.iter().for_each(|name| values.insert(name, self.key_or_value(&shape)));
         }
         values
@@ -228,29 +290,39 @@ impl Inputs {
         })
     }
 
-    /// Log-mel features of a made sound, which vary as those of speech do: harmonics of a gliding pitch with two formants, in syllables
-    /// with pauses, over noise. A model that never met independent values magnifies roundings on them.
+    /// Log-mel features of a made sound, which vary as those of speech do: harmonics of a gliding
+    /// pitch with two formants, in syllables with pauses, over noise. A model that never met
+    /// independent values magnifies roundings on them.
     fn frames(&mut self, n_mels: usize, n_frames: usize) -> Array2<f32> {
         const HARMONICS: usize = 30;
         let extractor = FeatureExtractor::whisper(n_mels);
         let rate = SAMPLE_RATE as f32;
         let mut uniform = || (self.random.next_u32() >> 8) as f32 / (1 << 24) as f32;
-        let [pitch, first, second, beat] = [100.0 + 100.0 * uniform(), 300.0 + 500.0 * uniform(), 900.0 + 1500.0 * uniform(), uniform()];
+        let [pitch, first, second, beat] = [
+            100.0 + 100.0 * uniform(),
+            300.0 + 500.0 * uniform(),
+            900.0 + 1500.0 * uniform(),
+            uniform(),
+        ];
         let mut phase = 0.0;
         let samples: Vec<f32> = (0..n_frames * extractor.hop())
             .map(|index| {
                 let time = index as f32 / rate;
                 let f0 = pitch * (1.0 + 0.2 * (TAU * (0.4 * time + beat)).sin());
                 phase = (phase + f0 / rate).fract();
-                let near = |frequency: f32, formant: f32| (-((frequency - formant) / 150.0).powi(2)).exp();
+                let near =
+                    |frequency: f32, formant: f32| (-((frequency - formant) / 150.0).powi(2)).exp();
                 let moved = 1.0 + 0.3 * (TAU * 1.3 * time).sin();
                 let harmonic = |number: usize| {
                     let frequency = number as f32 * f0;
-                    let gain = 0.02 + near(frequency, first * moved) + 0.5 * near(frequency, second * moved);
+                    let gain = 0.02
+                        + near(frequency, first * moved)
+                        + 0.5 * near(frequency, second * moved);
                     gain * (TAU * phase * number as f32).sin()
                 };
                 let voice: f32 = (1..=HARMONICS).map(harmonic).sum();
-                let syllable = (TAU * (2.2 * time + beat)).sin().max(0.0) * if (time * 0.45).fract() < 0.8 { 1.0 } else { 0.0 };
+                let syllable = (TAU * (2.2 * time + beat)).sin().max(0.0)
+                    * if (time * 0.45).fract() < 0.8 { 1.0 } else { 0.0 };
                 0.1 * syllable * voice + 1e-4 * (uniform() - 0.5)
             })
             .collect();
@@ -259,7 +331,9 @@ impl Inputs {
 
     /// Uniform in ±1: the size that keys and values have.
     fn key_or_value(&mut self, shape: &IxDyn) -> ArrayD<f32> {
-        ArrayD::from_shape_simple_fn(shape.clone(), || (self.random.next_u32() >> 8) as f32 / (1 << 23) as f32 - 1.0)
+        ArrayD::from_shape_simple_fn(shape.clone(), || {
+            (self.random.next_u32() >> 8) as f32 / (1 << 23) as f32 - 1.0
+        })
     }
 
     /// `given`, or if that is empty random sources.
@@ -276,7 +350,10 @@ impl Inputs {
         (0..RANDOM_SENTENCES)
             .map(|_| {
                 let len = 1 + self.random.next_u32() as usize % longest;
-                (1..len).map(|_| self.id(config.source_vocab)).chain([config.eos_token as i64]).collect()
+                (1..len)
+                    .map(|_| self.id(config.source_vocab))
+                    .chain([config.eos_token as i64])
+                    .collect()
             })
             .collect()
     }

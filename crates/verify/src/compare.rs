@@ -11,10 +11,12 @@ pub struct Tolerance {
     pub name: &'static str,
     /// The largest relative L2 error, `|out - ref| / |ref|`.
     pub relative_l2: f64,
-    /// The least share of equal choices among steps of greedy decoding, each made after the reference's own tokens.
+    /// The least share of equal choices among steps of greedy decoding, each made after the
+    /// reference's own tokens.
     pub equal_steps: f64,
-    /// The least mean cosine with the reference's vectors: those that an encoder alone makes of texts, or the states of one that reads
-    /// audio. Where there is one, it replaces the bound on that encoder's outputs.
+    /// The least mean cosine with the reference's vectors: those that an encoder alone makes of
+    /// texts, or the states of one that reads audio. Where there is one, it replaces the bound on
+    /// that encoder's outputs.
     pub least_cosine: Option<f64>,
 }
 
@@ -30,8 +32,8 @@ impl Tolerance {
         }
     }
 
-    /// The bound for what magnifies rounding, where another implementation's own rounding moves its float64 by `rounding`: at least twice
-    /// that, because two programs may round either way.
+    /// The bound for what magnifies rounding, where another implementation's own rounding moves its
+    /// float64 by `rounding`: at least twice that, because two programs may round either way.
     ///
     /// ```
     /// use cognate_verify::CLOSE;
@@ -45,30 +47,43 @@ impl Tolerance {
 }
 
 /// Bit for bit.
-pub const EXACT: Tolerance = Tolerance { name: "EXACT", relative_l2: 0.0, equal_steps: 1.0, least_cosine: None };
+pub const EXACT: Tolerance =
+    Tolerance { name: "EXACT", relative_l2: 0.0, equal_steps: 1.0, least_cosine: None };
 
 /// f32 on any runtime against the f64 reference.
-pub const CLOSE: Tolerance = Tolerance { name: "CLOSE", relative_l2: 1e-5, equal_steps: 1.0, least_cosine: None };
+pub const CLOSE: Tolerance =
+    Tolerance { name: "CLOSE", relative_l2: 1e-5, equal_steps: 1.0, least_cosine: None };
 
-/// f16 on any runtime against the f64 reference of the f32 model: an f16 is good to 5e-4, and a chain of some dozen roundings to 40
-/// times that.
-pub const HALF: Tolerance = Tolerance { name: "HALF", relative_l2: 2e-2, equal_steps: 0.99, least_cosine: None };
+/// f16 on any runtime against the f64 reference of the f32 model: an f16 is good to 5e-4, and a
+/// chain of some dozen roundings to 40 times that.
+pub const HALF: Tolerance =
+    Tolerance { name: "HALF", relative_l2: 2e-2, equal_steps: 0.99, least_cosine: None };
 
-/// bfloat16 on any runtime against the f64 reference of the f32 model: a number is good to 2e-3, four times as far as an f16.
-pub const BFLOAT16: Tolerance = Tolerance { name: "BFLOAT16", relative_l2: 8e-2, equal_steps: 0.95, least_cosine: None };
+/// bfloat16 on any runtime against the f64 reference of the f32 model: a number is good to 2e-3,
+/// four times as far as an f16.
+pub const BFLOAT16: Tolerance =
+    Tolerance { name: "BFLOAT16", relative_l2: 8e-2, equal_steps: 0.95, least_cosine: None };
 
-/// 8-bit integers on any runtime against the f64 reference of the f32 model: weights and activations are rounded to a 254th of their
-/// range, which moves each product by some thousandths, and a chain of layers by some hundredths.
-/// On a real model 0.996 of the choices were equal with steps for each row, 0.980 with steps for each batch; a verification sees some
-/// dozens of them. The vectors of 20 sentences by all-MiniLM-L6-v2 had a mean cosine of 0.9956 with those of f32; its states, of which a
-/// few are far larger than the others, moved by 1.3e-1.
-pub const QUANTISED: Tolerance = Tolerance { name: "QUANTISED", relative_l2: 1e-1, equal_steps: 0.9, least_cosine: Some(0.98) };
+/// 8-bit integers on any runtime against the f64 reference of the f32 model: weights and
+/// activations are rounded to a 254th of their range, which moves each product by some thousandths,
+/// and a chain of layers by some hundredths. On a real model 0.996 of the choices were equal with
+/// steps for each row, 0.980 with steps for each batch; a verification sees some dozens of them.
+/// The vectors of 20 sentences by all-MiniLM-L6-v2 had a mean cosine of 0.9956 with those of f32;
+/// its states, of which a few are far larger than the others, moved by 1.3e-1.
+pub const QUANTISED: Tolerance =
+    Tolerance { name: "QUANTISED", relative_l2: 1e-1, equal_steps: 0.9, least_cosine: Some(0.98) };
 
-/// 4-bit integers in blocks on any runtime against the f64 reference of the f32 model: weights are rounded to a fifteenth of their
-/// block's range, 16 times as coarsely as in 8 bits.
-/// On a real model logits moved by 5e-2 and 0.957 of 15,591 choices were equal; of the few dozens that a verification sees, 0.82.
-/// The vectors of 20 sentences by all-MiniLM-L6-v2 had a mean cosine of 0.968.
-pub const QUANTISED_4: Tolerance = Tolerance { name: "QUANTISED_4", relative_l2: 2e-1, equal_steps: 0.7, least_cosine: Some(0.94) };
+/// 4-bit integers in blocks on any runtime against the f64 reference of the f32 model: weights are
+/// rounded to a fifteenth of their block's range, 16 times as coarsely as in 8 bits. On a real
+/// model logits moved by 5e-2 and 0.957 of 15,591 choices were equal; of the few dozens that a
+/// verification sees, 0.82. The vectors of 20 sentences by all-MiniLM-L6-v2 had a mean cosine of
+/// 0.968.
+pub const QUANTISED_4: Tolerance = Tolerance {
+    name: "QUANTISED_4",
+    relative_l2: 2e-1,
+    equal_steps: 0.7,
+    least_cosine: Some(0.94),
+};
 
 /// The distance between two tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -88,7 +103,10 @@ impl Measured {
     /// The larger of both, measure by measure; not a number if one is none.
     pub fn or_worse(self, other: Measured) -> Measured {
         let larger = |a: f64, b: f64| if a.is_nan() || a > b { a } else { b };
-        Measured { max_absolute: larger(self.max_absolute, other.max_absolute), relative_l2: larger(self.relative_l2, other.relative_l2) }
+        Measured {
+            max_absolute: larger(self.max_absolute, other.max_absolute),
+            relative_l2: larger(self.relative_l2, other.relative_l2),
+        }
     }
 }
 
@@ -119,7 +137,8 @@ pub fn compare(found: &ArrayD<f64>, expected: &ArrayD<f64>) -> Option<Measured> 
     Some(Measured { max_absolute, relative_l2 })
 }
 
-/// A tensor in one line, for snapshots that people review: shape, norm and some values, at four digits.
+/// A tensor in one line, for snapshots that people review: shape, norm and some values, at four
+/// digits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     shape: Vec<usize>,
@@ -131,7 +150,11 @@ impl Summary {
     /// The summary of `tensor`.
     pub fn of(tensor: &ArrayD<f64>) -> Self {
         let norm = tensor.iter().map(|value| value * value).sum::<f64>().sqrt();
-        Self { shape: tensor.shape().to_vec(), norm, first: tensor.iter().copied().take(4).collect() }
+        Self {
+            shape: tensor.shape().to_vec(),
+            norm,
+            first: tensor.iter().copied().take(4).collect(),
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! A model's graphs in half precision, as far as its values fit into it.
 //!
-//! How large values get is measured, not assumed: seeded random batches and whole greedy translations run through the reference
-//! evaluator, which sees every value of both graphs; [`cognate_passes::half`] then decides. The same evaluator runs the graphs that
-//! come out, rounding as f16 does: if greedy decoding chooses other tokens, more is kept in f32.
+//! How large values get is measured, not assumed: seeded random batches and whole greedy
+//! translations run through the reference evaluator, which sees every value of both graphs;
+//! [`cognate_passes::half`] then decides. The same evaluator runs the graphs that come out,
+//! rounding as f16 does: if greedy decoding chooses other tokens, more is kept in f32.
 
 use crate::HALF;
 use crate::agreement::{NEW_TOKENS, along};
@@ -22,7 +23,8 @@ use std::rc::Rc;
 /// The sample on which ranges are measured and the result is tried.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Sources on which ranges are measured and [`Caution`] is chosen, each with its end token; random ones if there are none.
+    /// Sources on which ranges are measured and [`Caution`] is chosen, each with its end token;
+    /// random ones if there are none.
     pub sentences: Vec<Vec<i64>>,
     /// Other sources, on which the choice is tried; random ones if there are none.
     pub held_out: Vec<Vec<i64>>,
@@ -44,8 +46,8 @@ pub struct Form {
 /// The graphs of a layout in half precision.
 #[derive(Clone, Debug)]
 pub struct InHalf {
-    /// The encoder and the decoder, or that of a decoder-only model. In the Cognate layout `cross.{l}.*`, `past.{l}.*` and
-    /// `present.{l}.*` are f16.
+    /// The encoder and the decoder, or that of a decoder-only model. In the Cognate layout
+    /// `cross.{l}.*`, `past.{l}.*` and `present.{l}.*` are f16.
     pub programs: Vec<Program>,
     /// The nodes that stayed f32, with the indices of their programs.
     pub kept: Vec<Kept>,
@@ -55,7 +57,9 @@ pub struct InHalf {
 
 /// Whether `caution` keeps this node in f32.
 fn keeps(caution: Caution, node: &str) -> bool {
-    let is_in = |scopes: &[&str]| scopes.iter().any(|scope| node.starts_with(scope)) && !node.ends_with("/Gather");
+    let is_in = |scopes: &[&str]| {
+        scopes.iter().any(|scope| node.starts_with(scope)) && !node.ends_with("/Gather")
+    };
     match caution {
         Caution::Nothing => false,
         Caution::Encoder => is_in(&["encoder."]),
@@ -65,17 +69,25 @@ fn keeps(caution: Caution, node: &str) -> bool {
 
 /// Converts `model`; `progress` receives the current step.
 ///
-/// Token ids, `logits`, `encoder_hidden_states` and `cross_attentions.{l}` keep their types; in the layout of Hugging Face all inputs
-/// and outputs do, because Optimum and transformers.js make pasts of length 0 in the type of the encoder's output. Where values fit
-/// into f16, but fewer than [`HALF`]'s share of the sample's greedy steps would stay equal, the encoder computes in
-/// f32, and if that is not enough, the decoder does. If even that is not enough, [`Calibration::gave_up`] says so.
+/// Token ids, `logits`, `encoder_hidden_states` and `cross_attentions.{l}` keep their types; in the
+/// layout of Hugging Face all inputs and outputs do, because Optimum and transformers.js make pasts
+/// of length 0 in the type of the encoder's output. Where values fit into f16, but fewer than
+/// [`HALF`]'s share of the sample's greedy steps would stay equal, the encoder computes in f32, and
+/// if that is not enough, the decoder does. If even that is not enough, [`Calibration::gave_up`]
+/// says so.
 ///
 /// # Errors
 /// If the sample cannot be run.
-pub fn in_half(model: &Model, form: Form, sample: &Sample, mut progress: impl FnMut(&str)) -> Result<InHalf> {
+pub fn in_half(
+    model: &Model,
+    form: Form,
+    sample: &Sample,
+    mut progress: impl FnMut(&str),
+) -> Result<InHalf> {
     let programs = model.programs(form.layout, form.attentions)?;
     progress("largest values, by the reference evaluator in f32");
-    let Measured { largest, settings, tuned, held_out } = measure(model, form.layout, &programs, sample)?;
+    let Measured { largest, settings, tuned, held_out } =
+        measure(model, form.layout, &programs, sample)?;
     let seen = |program: usize, node: &str| largest[program].borrow().get(node).copied();
     let interface = |name: &str| match form.layout {
         Layout::Cognate | Layout::Generate => state(name),
@@ -83,7 +95,8 @@ pub fn in_half(model: &Model, form: Form, sample: &Sample, mut progress: impl Fn
     };
     let mut made = None;
     for caution in Caution::ALL {
-        let facts = Facts { seen: &seen, interface: &interface, keep: &|_, node| keeps(caution, node) };
+        let facts =
+            Facts { seen: &seen, interface: &interface, keep: &|_, node| keeps(caution, node) };
         let converted = half(&programs.iter().collect::<Vec<_>>(), facts)?;
         progress("greedy steps in f16, by the reference evaluator in f32");
         let mut joined = join(model, form.layout, loaded(&converted.programs)?, &settings)?;
@@ -96,11 +109,15 @@ pub fn in_half(model: &Model, form: Form, sample: &Sample, mut progress: impl Fn
     let (converted, caution, tuned, mut joined) = made.expect("there is a first try");
     progress("greedy steps of held-out sentences in f16, by the reference evaluator in f32");
     let held_out = held_out.steps(joined.as_mut(), &settings)?;
-    Ok(InHalf { programs: converted.programs, kept: converted.kept, calibration: Calibration { caution, tuned, held_out } })
+    Ok(InHalf {
+        programs: converted.programs,
+        kept: converted.kept,
+        calibration: Calibration { caution, tuned, held_out },
+    })
 }
 
-/// The group of an input or output of the Cognate layout that may be f16: keys and values, where what one graph or step gives is what
-/// the next takes.
+/// The group of an input or output of the Cognate layout that may be f16: keys and values, where
+/// what one graph or step gives is what the next takes.
 fn state(name: &str) -> Option<String> {
     if is_past(name) || is_cross(name) { Some(name.to_owned()) } else { past_of(name) }
 }
@@ -136,10 +153,19 @@ impl Translated {
 }
 
 /// Runs the sample through both graphs.
-fn measure(model: &Model, layout: Layout, programs: &[Program], sample: &Sample) -> Result<Measured> {
+fn measure(
+    model: &Model,
+    layout: Layout,
+    programs: &[Program],
+    sample: &Sample,
+) -> Result<Measured> {
     let largest: Vec<_> = programs.iter().map(|_| Largest::default()).collect();
     let config = model.config();
-    let mut sessions: Vec<_> = programs.iter().zip(&largest).map(|(program, largest)| observed(program, largest)).collect();
+    let mut sessions: Vec<_> = programs
+        .iter()
+        .zip(&largest)
+        .map(|(program, largest)| observed(program, largest))
+        .collect();
     let mut inputs = Inputs::new(sample.seed);
     for case in cases(config, layout) {
         let [encoder, decoder] = sessions.as_mut_slice() else {
@@ -151,7 +177,8 @@ fn measure(model: &Model, layout: Layout, programs: &[Program], sample: &Sample)
         let mask = encoder_inputs.get(ATTENTION_MASK);
         decoder.run(&inputs.decoder(layout, case, config, mask, &encoded)).map_err(failed)?;
     }
-    let [sentences, held_out] = [&sample.sentences, &sample.held_out].map(|given| inputs.sources(given, config));
+    let [sentences, held_out] =
+        [&sample.sentences, &sample.held_out].map(|given| inputs.sources(given, config));
     let settings = Settings {
         num_beams: 1,
         num_return_sequences: 1,
@@ -183,11 +210,18 @@ pub(crate) fn observed(program: &Program, largest: &Largest) -> Box<dyn Session>
 }
 
 fn loaded(programs: &[Program]) -> Result<Vec<Box<dyn Session>>> {
-    let load = |program: &Program| Reference::F32.load(&Source::Graph(program.clone()), &Options::default()).map_err(failed);
+    let load = |program: &Program| {
+        Reference::F32.load(&Source::Graph(program.clone()), &Options::default()).map_err(failed)
+    };
     programs.iter().map(load).collect()
 }
 
-fn join(model: &Model, layout: Layout, sessions: Vec<Box<dyn Session>>, settings: &Settings) -> Result<Box<dyn Decoder>> {
+fn join(
+    model: &Model,
+    layout: Layout,
+    sessions: Vec<Box<dyn Session>>,
+    settings: &Settings,
+) -> Result<Box<dyn Decoder>> {
     // The parts of a graph that decodes are an encoder and a decoder.
     let layout = if layout == Layout::Generate { Layout::Cognate } else { layout };
     decoder(layout, sessions, model.config(), settings.pad_token).map_err(failed)

@@ -1,7 +1,8 @@
 //! Proof that an exported folder computes the right numbers on every runtime.
 //!
-//! [`verify`] runs seeded random batches and given sentences through the reference evaluator in f64 and through each
-//! runtime, and returns a [`Verification`](cognate_folder::Verification) that is kept beside the graphs. Tolerances have names here and nowhere else.
+//! [`verify`] runs seeded random batches and given sentences through the reference evaluator in f64
+//! and through each runtime, and returns a [`Verification`](cognate_folder::Verification) that is
+//! kept beside the graphs. Tolerances have names here and nowhere else.
 
 mod agreement;
 mod alone;
@@ -13,6 +14,8 @@ mod search;
 
 pub use agreement::{Subject, verify};
 pub use alone::{EncoderSubject, encoder_in_half, verify_encoder};
-pub use compare::{BFLOAT16, CLOSE, EXACT, HALF, Measured, QUANTISED, QUANTISED_4, Summary, Tolerance, compare};
+pub use compare::{
+    BFLOAT16, CLOSE, EXACT, HALF, Measured, QUANTISED, QUANTISED_4, Summary, Tolerance, compare,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use half::{Form, InHalf, Sample, in_half};

@@ -1,9 +1,12 @@
-//! A graph that decodes by itself: its sequences and scores on each runtime against those of the reference.
+//! A graph that decodes by itself: its sequences and scores on each runtime against those of the
+//! reference.
 
 use crate::agreement::{agreement, along, decode, join, load_reference, methods, row};
 use crate::{CLOSE, Error, Result, Subject, compare};
 use cognate_folder::{RuntimeReport, Verification};
-use cognate_generate::{Hypothesis, SearchDecoder, SearchLimits, Settings, Sources, search_program};
+use cognate_generate::{
+    Hypothesis, SearchDecoder, SearchLimits, Settings, Sources, search_program,
+};
 use cognate_model::{Attentions, Layout};
 use cognate_runtime::{Options, Reference, Runtime, Session, Source};
 use ndarray::Array1;
@@ -17,11 +20,15 @@ pub(crate) fn verify_search(
 ) -> Result<Verification> {
     let failed = |error: &dyn std::fmt::Display| Error::runtime("reference", error);
     let [encoder, step] = subject.model.graphs(Layout::Generate, Attentions::Omit)?;
-    let limits = SearchLimits { positions: subject.model.config().max_positions, sizes: subject.sizes };
+    let limits =
+        SearchLimits { positions: subject.model.config().max_positions, sizes: subject.sizes };
     let program = search_program([&encoder, &step], &subject.settings, limits);
     let program = program.map_err(|error| failed(&error))?;
-    let reference = Reference::F64.load(&Source::Graph(program), &Options::default()).map_err(|error| failed(&error))?;
-    let mut report = Verification::new(reference.engine(), subject.tolerance.relative_l2, subject.seed);
+    let reference = Reference::F64
+        .load(&Source::Graph(program), &Options::default())
+        .map_err(|error| failed(&error))?;
+    let mut report =
+        Verification::new(reference.engine(), subject.tolerance.relative_l2, subject.seed);
     let mut whole = decoder(reference, subject)?;
     let methods = methods(subject);
     let mut expected = Vec::new();
@@ -34,16 +41,20 @@ pub(crate) fn verify_search(
     for (runtime, options) in runtimes {
         progress(runtime.name());
         let path = subject.folder.join(subject.layout.files()[0]);
-        let session = runtime.load(&Source::Onnx(path), options).map_err(|error| Error::runtime(runtime.name(), error))?;
+        let session = runtime
+            .load(&Source::Onnx(path), options)
+            .map_err(|error| Error::runtime(runtime.name(), error))?;
         let engine = session.engine().to_owned();
         let mut decoder = decoder(session, subject)?;
         let mut decoding = Vec::new();
         let mut scores: [Vec<f64>; 2] = Default::default();
         for (settings, expected) in methods.iter().zip(&expected) {
             let found = decode(&mut decoder, sources, settings)?;
-            let is_equal = found.iter().zip(expected).all(|(found, expected)| found.tokens == expected.tokens);
+            let is_equal =
+                found.iter().zip(expected).all(|(found, expected)| found.tokens == expected.tokens);
             // Only the search outside of a graph knows how sure it was.
-            let sure = if is_equal { expected.clone() } else { margins(subject, sources, settings)? };
+            let sure =
+                if is_equal { expected.clone() } else { margins(subject, sources, settings)? };
             decoding.push(agreement(&found, &sure, settings));
             for (found, expected) in found.iter().zip(expected) {
                 if found.tokens == expected.tokens {
@@ -55,7 +66,16 @@ pub(crate) fn verify_search(
         let scores = scores.map(|scores| Array1::from_vec(scores).into_dyn());
         let measured = compare(&scores[0], &scores[1]).expect("as many of each");
         let steps = match subject.tolerance.relative_l2 > CLOSE.relative_l2 {
-            true => Some(along(&mut decoder, sources, &expected[0], &methods[0], subject.tolerance.equal_steps)?.0),
+            true => Some(
+                along(
+                    &mut decoder,
+                    sources,
+                    &expected[0],
+                    &methods[0],
+                    subject.tolerance.equal_steps,
+                )?
+                .0,
+            ),
             false => None,
         };
         let outputs = vec![row("generate", "scores".into(), measured)];
@@ -65,13 +85,18 @@ pub(crate) fn verify_search(
 }
 
 /// The hypotheses of the search on the reference's graphs, with its margins.
-fn margins(subject: &Subject<'_>, sources: Sources<'_>, settings: &Settings) -> Result<Vec<Hypothesis>> {
+fn margins(
+    subject: &Subject<'_>,
+    sources: Sources<'_>,
+    settings: &Settings,
+) -> Result<Vec<Hypothesis>> {
     let subject = Subject { layout: Layout::Cognate, ..subject.clone() };
     decode(join(&subject, load_reference(&subject)?)?.as_mut(), sources, settings)
 }
 
 fn decoder(session: Box<dyn Session>, subject: &Subject<'_>) -> Result<SearchDecoder> {
     let engine = session.engine().to_owned();
-    let decoder = SearchDecoder::new(session, subject.settings.pad_token).map_err(|error| Error::runtime(&engine, error))?;
+    let decoder = SearchDecoder::new(session, subject.settings.pad_token)
+        .map_err(|error| Error::runtime(&engine, error))?;
     Ok(decoder.with_sizes(subject.sizes))
 }

@@ -15,7 +15,8 @@ use tempfile::TempDir;
 #[path = "../../../crates/verify/tests/it/random_graphs/examined.rs"]
 mod examined;
 
-// cognate-text catches panics of the `tokenizers` library; libFuzzer's hook would end the program first. Other panics still end it.
+// cognate-text catches panics of the `tokenizers` library; libFuzzer's hook would end the program
+// first. Other panics still end it.
 fuzz_target!(init: drop(std::panic::take_hook()), |bytes: &[u8]| {
     let text = std::str::from_utf8(bytes);
     match env!("CARGO_BIN_NAME") {
@@ -52,9 +53,11 @@ fuzz_target!(init: drop(std::panic::take_hook()), |bytes: &[u8]| {
     }
 });
 
-/// Writes `bytes` as `file` into a folder with copies of files of `testdata` under other names, the same folder at every call.
+/// Writes `bytes` as `file` into a folder with copies of files of `testdata` under other names, the
+/// same folder at every call.
 fn write(files: &[(&str, &str)], file: &str, bytes: &[u8]) -> &'static Path {
-    static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a temporary folder"));
+    static FOLDER: LazyLock<TempDir> =
+        LazyLock::new(|| tempfile::tempdir().expect("a temporary folder"));
     let testdata: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata");
     for (from, name) in files.iter().filter(|(_, name)| !FOLDER.path().join(name).exists()) {
         fs::copy(testdata.join(from), FOLDER.path().join(name)).expect("a file of testdata");
@@ -68,7 +71,12 @@ fn weights(bytes: &[u8]) {
     let folder = write(&[("golden/marian/config.json", "config.json")], "model.safetensors", bytes);
     if let Ok((model, _)) = Model::open_ignoring_unused(folder) {
         model.step(Attentions::Omit).expect("a model has its graphs");
-        assert!(model.weights().iter().all(|(_, recipe)| recipe.values::<f32>().len() == recipe.elements()));
+        assert!(
+            model
+                .weights()
+                .iter()
+                .all(|(_, recipe)| recipe.values::<f32>().len() == recipe.elements())
+        );
     }
 }
 
@@ -83,7 +91,8 @@ fn graph(path: &Path) {
 /// Opens the folder's tokenizer and tokenizes texts.
 fn tokenize(files: &[(&str, &str)], file: &str, bytes: &[u8]) {
     let Ok(tokenizer) = Tokenizer::from_folder(write(files, file, bytes)) else { return };
-    for text in ["", "the baker opens 日本 ﬁne Ａ  x\t", "<sep>ab▁cd </s> ▁▁ e\u{301}\0"] {
+    for text in ["", "the baker opens 日本 ﬁne Ａ  x\t", "<sep>ab▁cd </s> ▁▁ e\u{301}\0"]
+    {
         if let Ok(ids) = tokenizer.encode(text) {
             // A model may return ids without a piece.
             let _ = tokenizer.decode(&ids);
@@ -97,7 +106,9 @@ fn graphs(bytes: &[u8]) {
     use libfuzzer_sys::arbitrary::{Arbitrary, Unstructured};
     /// Maximum number of operations of a graph.
     const MOST: usize = 12;
-    let Ok(mut genes) = Vec::<examined::Gene>::arbitrary_take_rest(Unstructured::new(bytes)) else { return };
+    let Ok(mut genes) = Vec::<examined::Gene>::arbitrary_take_rest(Unstructured::new(bytes)) else {
+        return;
+    };
     genes.truncate(MOST);
     examined::examine(&genes).unwrap_or_else(|wrong| panic!("{genes:?}: {wrong}"));
 }

@@ -68,24 +68,48 @@ pub enum Outcome {
 
 impl Cell<'_> {
     /// Runs the driver `command` on this cell.
-    pub fn measure(&self, home: &Path, checkpoint: &Checkpoint, exported: &Path, mut command: Command) -> Result<Outcome> {
+    pub fn measure(
+        &self,
+        home: &Path,
+        checkpoint: &Checkpoint,
+        exported: &Path,
+        mut command: Command,
+    ) -> Result<Outcome> {
         let folder = home.join("cells");
         fs::create_dir_all(&folder)?;
-        let path = |ending| folder.join(format!("{}-{}-{}.{ending}", self.family, self.layout.slug(), self.runtime.driver()));
+        let path = |ending| {
+            folder.join(format!(
+                "{}-{}-{}.{ending}",
+                self.family,
+                self.layout.slug(),
+                self.runtime.driver()
+            ))
+        };
         let (question, output, log) = (path("json"), path("out"), path("log"));
         fs::write(&question, checkpoint.question(self.layout, exported)?.to_string())?;
-        command.arg(&question).stdin(Stdio::null()).stdout(File::create(&output)?.into_file()).stderr(File::create(&log)?.into_file());
+        command
+            .arg(&question)
+            .stdin(Stdio::null())
+            .stdout(File::create(&output)?.into_file())
+            .stderr(File::create(&log)?.into_file());
         let status = match wait(&mut command)? {
             Ok(status) => status,
             Err(reason) => return Ok(Outcome::CannotRun(reason)),
         };
-        let read = |path: &Path| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        let answer = read(&output)?.lines().next_back().and_then(|line| serde_json::from_str::<Answer>(line).ok());
+        let read =
+            |path: &Path| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let answer = read(&output)?
+            .lines()
+            .next_back()
+            .and_then(|line| serde_json::from_str::<Answer>(line).ok());
         Ok(match answer {
             Some(answer) => answer.judged(checkpoint.task.kind),
             None => {
                 let log = read(&log)?;
-                Outcome::CannotRun(shortened(&format!("{status}: {}", log.trim().lines().next_back().unwrap_or_default())))
+                Outcome::CannotRun(shortened(&format!(
+                    "{status}: {}",
+                    log.trim().lines().next_back().unwrap_or_default()
+                )))
             }
         })
     }
@@ -113,15 +137,30 @@ impl Answer {
     /// The outcome for a model of this kind: encoders generate nothing.
     pub fn judged(self, kind: Kind) -> Outcome {
         match self {
-            Answer { version, error: None, numbers: Some(error), greedy: None, .. } if kind == Kind::Encoder => {
+            Answer { version, error: None, numbers: Some(error), greedy: None, .. }
+                if kind == Kind::Encoder =>
+            {
                 Outcome::Ran { version, error, tokens: Tokens::None }
             }
-            Answer { version, error: None, numbers: Some(error), greedy: Some(greedy), beam, texts } => {
+            Answer {
+                version,
+                error: None,
+                numbers: Some(error),
+                greedy: Some(greedy),
+                beam,
+                texts,
+            } => {
                 let compared = [(Some(greedy), "TOKENS"), (beam, "BEAMS"), (texts, "TEXTS")];
                 let differing = compared.into_iter().find(|(equal, _)| *equal == Some(false));
-                Outcome::Ran { version, error, tokens: differing.map_or(Tokens::Equal, |(_, name)| Tokens::Differ(name)) }
+                Outcome::Ran {
+                    version,
+                    error,
+                    tokens: differing.map_or(Tokens::Equal, |(_, name)| Tokens::Differ(name)),
+                }
             }
-            Answer { error, .. } => Outcome::CannotRun(shortened(&error.unwrap_or_else(|| "the answer is incomplete".into()))),
+            Answer { error, .. } => Outcome::CannotRun(shortened(
+                &error.unwrap_or_else(|| "the answer is incomplete".into()),
+            )),
         }
     }
 }
@@ -132,15 +171,21 @@ impl Outcome {
         match self {
             Outcome::Ran { error, tokens: Tokens::None, .. } => format!("{error:.1e}"),
             Outcome::Ran { error, tokens: Tokens::Equal, .. } => format!("{error:.1e}, equal"),
-            Outcome::Ran { error, tokens: Tokens::Differ(name), .. } => format!("{error:.1e}, {name} DIFFER"),
-            Outcome::CannotRun(reason) | Outcome::NotExported(reason) | Outcome::Absent(reason) => reason.clone(),
+            Outcome::Ran { error, tokens: Tokens::Differ(name), .. } => {
+                format!("{error:.1e}, {name} DIFFER")
+            }
+            Outcome::CannotRun(reason) | Outcome::NotExported(reason) | Outcome::Absent(reason) => {
+                reason.clone()
+            }
         }
     }
 
     /// Whether it ran with a result other than PyTorch's, or was not exported.
     pub fn is_wrong(&self, bound: f64) -> bool {
         match self {
-            Outcome::Ran { error, tokens, .. } => *error > bound || matches!(tokens, Tokens::Differ(_)),
+            Outcome::Ran { error, tokens, .. } => {
+                *error > bound || matches!(tokens, Tokens::Differ(_))
+            }
             Outcome::CannotRun(_) | Outcome::Absent(_) => false,
             Outcome::NotExported(_) => true,
         }

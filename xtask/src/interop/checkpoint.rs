@@ -1,7 +1,7 @@
 //! The golden models as checkpoints with a tokenizer, and their exports.
 //!
-//! Pipelines from text to text need a tokenizer, which the golden folders lack. A tokenizer of words
-//! is added: `t5 t17` is 5, 17, and `<pad>` and `</s>` are the special tokens.
+//! Pipelines from text to text need a tokenizer, which the golden folders lack. A tokenizer of
+//! words is added: `t5 t17` is 5, 17, and `<pad>` and `</s>` are the special tokens.
 
 use fs_err as fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,8 @@ impl Checkpoint {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             // Copies configuration and weights without PyTorch's outputs.
-            if (name.ends_with(".json") || name.starts_with("model")) && !name.starts_with("golden") {
+            if (name.ends_with(".json") || name.starts_with("model")) && !name.starts_with("golden")
+            {
                 fs::copy(&path, folder.join(name))?;
             }
         }
@@ -46,8 +47,14 @@ impl Checkpoint {
         let answers = ANSWERS.iter().map(|name| golden.join(name)).find(|path| path.is_file());
         let checkpoint = Checkpoint {
             folder: folder.to_owned(),
-            golden: answers.with_context(|| format!("{}: expected {}", golden.display(), ANSWERS.join(" or ")))?,
-            generation: if folder.join(GENERATION).is_file() { read(GENERATION)? } else { Value::Null },
+            golden: answers.with_context(|| {
+                format!("{}: expected {}", golden.display(), ANSWERS.join(" or "))
+            })?,
+            generation: if folder.join(GENERATION).is_file() {
+                read(GENERATION)?
+            } else {
+                Value::Null
+            },
             task: Task::of(&config).with_context(|| golden.display().to_string())?,
             config,
         };
@@ -56,7 +63,9 @@ impl Checkpoint {
         }
         let (pad, eos) = (checkpoint.number("pad_token_id")?, checkpoint.number("eos_token_id")?);
         let vocab = checkpoint.number("vocab_size")?;
-        let write = |name: &str, value: Value| fs::write(folder.join(name), value.to_string()).with_context(|| name.to_owned());
+        let write = |name: &str, value: Value| {
+            fs::write(folder.join(name), value.to_string()).with_context(|| name.to_owned())
+        };
         write("tokenizer.json", tokenizer(vocab, pad, eos))?;
         write("tokenizer_config.json", tokenizer_config())?;
         Ok(checkpoint)
@@ -90,17 +99,26 @@ impl Checkpoint {
     fn heads(&self) -> Result<(u64, u64)> {
         let first = |names: &[&str]| names.iter().find_map(|name| self.number(name).ok());
         let expected = |what| format!("{}: config.json: expected {what}", self.folder.display());
-        let heads = first(&["decoder_attention_heads", "num_attention_heads", "num_heads", "n_head"]);
-        let heads = heads.filter(|heads| *heads > 0).with_context(|| expected("at least one attention head"))?;
-        let width = first(&["d_model", "hidden_size", "n_embd"]).with_context(|| expected("a width"))?;
-        Ok((self.number("num_key_value_heads").unwrap_or(heads), first(&["d_kv", "head_dim"]).unwrap_or(width / heads)))
+        let heads =
+            first(&["decoder_attention_heads", "num_attention_heads", "num_heads", "n_head"]);
+        let heads = heads
+            .filter(|heads| *heads > 0)
+            .with_context(|| expected("at least one attention head"))?;
+        let width =
+            first(&["d_model", "hidden_size", "n_embd"]).with_context(|| expected("a width"))?;
+        Ok((
+            self.number("num_key_value_heads").unwrap_or(heads),
+            first(&["d_kv", "head_dim"]).unwrap_or(width / heads),
+        ))
     }
 
     /// A number of generation_config.json, or of config.json, there of its decoder first.
     fn number(&self, name: &str) -> Result<u64> {
         let places = [&self.generation, &self.config["decoder"], &self.config];
         let found = places.iter().find_map(|place| place.get(name)).and_then(Value::as_u64);
-        found.with_context(|| format!("{}: config.json: expected a number {name}", self.folder.display()))
+        found.with_context(|| {
+            format!("{}: config.json: expected a number {name}", self.folder.display())
+        })
     }
 }
 
@@ -119,7 +137,8 @@ fn tokenizer(vocab: u64, pad: u64, eos: u64) -> Value {
     };
     let special = |id: u64| {
         let flags = json!({"single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true});
-        let mut token = Map::from_iter([("id".to_owned(), json!(id)), ("content".to_owned(), json!(word(id)))]);
+        let mut token =
+            Map::from_iter([("id".to_owned(), json!(id)), ("content".to_owned(), json!(word(id)))]);
         token.extend(flags.as_object().cloned().unwrap_or_default());
         token
     };
@@ -161,7 +180,11 @@ impl Exports<'_> {
     ///
     /// # Errors
     /// If the exporter cannot be started or files cannot be written.
-    pub fn export(&self, checkpoint: &Checkpoint, layout: Layout) -> Result<Result<PathBuf, String>> {
+    pub fn export(
+        &self,
+        checkpoint: &Checkpoint,
+        layout: Layout,
+    ) -> Result<Result<PathBuf, String>> {
         let family = checkpoint.folder.file_name().context("the checkpoint's folder has a name")?;
         // The last component is the same in every layout: transformers.js uses it as
         // the model's name.
@@ -194,7 +217,14 @@ impl Exports<'_> {
             }
             (Layout::Optimum, Ok(python)) => {
                 let mut command = Command::new(python);
-                command.args(["-m", "optimum.commands.optimum_cli", "export", "onnx", "--task", checkpoint.task.optimum]);
+                command.args([
+                    "-m",
+                    "optimum.commands.optimum_cli",
+                    "export",
+                    "onnx",
+                    "--task",
+                    checkpoint.task.optimum,
+                ]);
                 command.arg("--model").arg(&checkpoint.folder).env("HF_HUB_OFFLINE", "1");
                 command
             }
@@ -214,7 +244,12 @@ impl Exports<'_> {
 
     /// Exports `folder/greedy/generate.onnx` and `folder/beams/generate.onnx` with the settings of
     /// the golden outputs as defaults: some runtimes do not let a caller change them.
-    fn export_searches(&self, checkpoint: &Checkpoint, folder: &Path, ours: &dyn Fn(&Path) -> Command) -> Result<Result<PathBuf, String>> {
+    fn export_searches(
+        &self,
+        checkpoint: &Checkpoint,
+        folder: &Path,
+        ours: &dyn Fn(&Path) -> Command,
+    ) -> Result<Result<PathBuf, String>> {
         // The start token counts.
         let length = checkpoint.task.kind.max_new_tokens() + 1;
         let copy = folder.join("checkpoint");
@@ -229,7 +264,8 @@ impl Exports<'_> {
                 "max_length": length, "num_beams": beams, "num_return_sequences": beams,
                 "length_penalty": 1.0, "early_stopping": false,
             });
-            let settings_map = settings.as_object_mut().context("generation_config.json: expected an object")?;
+            let settings_map =
+                settings.as_object_mut().context("generation_config.json: expected an object")?;
             settings_map.extend(values.as_object().cloned().unwrap_or_default());
             fs::write(copy.join(GENERATION), settings.to_string())?;
             let mut command = ours(&copy);
@@ -244,11 +280,16 @@ impl Exports<'_> {
 
 /// Runs an exporter. Returns its error if it fails.
 fn completed(command: &mut Command) -> Result<Result<(), String>> {
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{}: cannot start", shown(command)))?;
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("{}: cannot start", shown(command)))?;
     let said = String::from_utf8_lossy(&output.stderr);
     Ok(match output.status.success() {
         true => Ok(()),
-        false => Err(shortened(said.trim_start().trim_start_matches("cognate: ").trim_start_matches("error: "))),
+        false => Err(shortened(
+            said.trim_start().trim_start_matches("cognate: ").trim_start_matches("error: "),
+        )),
     })
 }
 

@@ -29,9 +29,17 @@ impl Matrix {
 
     /// A line for each cell whose result is not PyTorch's, except in Optimum's own exports.
     pub fn wrong(&self) -> Vec<String> {
-        let wrong = self.cells.iter().filter(|cell| cell.layout != Layout::Optimum && cell.outcome.is_wrong(cell.runtime.bound()));
+        let wrong = self.cells.iter().filter(|cell| {
+            cell.layout != Layout::Optimum && cell.outcome.is_wrong(cell.runtime.bound())
+        });
         let line = |cell: &Filled| {
-            format!("{}, {} layout, {}: {}", cell.family, cell.layout.title(), cell.runtime.title(), cell.outcome.summary())
+            format!(
+                "{}, {} layout, {}: {}",
+                cell.family,
+                cell.layout.title(),
+                cell.runtime.title(),
+                cell.outcome.summary()
+            )
         };
         wrong.map(line).collect()
     }

@@ -28,13 +28,20 @@ pub struct Programs {
 
 impl Programs {
     /// Installs what the chosen runtimes need, unless it is installed.
-    pub fn bring(workspace: &Workspace, home: &Path, runtimes: &[Runtime], layouts: &[Layout]) -> Result<Programs> {
+    pub fn bring(
+        workspace: &Workspace,
+        home: &Path,
+        runtimes: &[Runtime],
+        layouts: &[Layout],
+    ) -> Result<Programs> {
         let source = workspace.root().join("xtask/interop");
         fs::create_dir_all(home)?;
         let needed = |language| {
             let is_python = language == Language::Python;
-            runtimes.iter().any(|runtime| runtime.language() == language || (is_python && runtime.language() == Language::Rust))
-                || (is_python && layouts.contains(&Layout::Optimum))
+            runtimes.iter().any(|runtime| {
+                runtime.language() == language
+                    || (is_python && runtime.language() == Language::Rust)
+            }) || (is_python && layouts.contains(&Layout::Optimum))
         };
         let bring = |language, bring: &dyn Fn() -> Result<PathBuf>| match needed(language) {
             true => bring().map_err(|error| {
@@ -46,7 +53,9 @@ impl Programs {
         Ok(Programs {
             python: bring(Language::Python, &|| bring_python(home)),
             node: bring(Language::Node, &|| bring_node(&source.join("node"), &home.join("node"))),
-            rten: bring(Language::Rust, &|| bring_rten(workspace, &source.join("rten"), &home.join("rten"))),
+            rten: bring(Language::Rust, &|| {
+                bring_rten(workspace, &source.join("rten"), &home.join("rten"))
+            }),
             drivers: source.join("python"),
         })
     }
@@ -63,7 +72,9 @@ impl Programs {
             language @ (Language::Python | Language::Rust) => {
                 let mut command = Command::new(self.python.as_ref().map_err(Clone::clone)?);
                 // Do not write into the source tree.
-                command.arg(self.drivers.join(format!("{driver}.py"))).env("PYTHONDONTWRITEBYTECODE", "1");
+                command
+                    .arg(self.drivers.join(format!("{driver}.py")))
+                    .env("PYTHONDONTWRITEBYTECODE", "1");
                 if language == Language::Rust {
                     command.env("RTEN_DRIVER", self.rten.as_ref().map_err(Clone::clone)?);
                 }
@@ -72,7 +83,8 @@ impl Programs {
             Language::Node => {
                 let folder = self.node.as_ref().map_err(Clone::clone)?;
                 let mut command = Command::new("node");
-                // The optimising compiler of WebAssembly would keep the process busy for minutes after its answer.
+                // The optimising compiler of WebAssembly would keep the process busy for minutes
+                // after its answer.
                 command.arg("--liftoff-only").arg(folder.join(format!("{driver}.mjs")));
                 Ok(command)
             }
@@ -89,7 +101,8 @@ fn bring_python(home: &Path) -> Result<PathBuf> {
 /// Node finds packages relative to the importing file, so the drivers are copied to the
 /// installation's folder.
 pub fn bring_node(source: &Path, folder: &Path) -> Result<PathBuf> {
-    capture(Command::new("node").arg("--version")).context("Node.js is missing: install node (20 or newer) and npm")?;
+    capture(Command::new("node").arg("--version"))
+        .context("Node.js is missing: install node (20 or newer) and npm")?;
     fs::create_dir_all(folder)?;
     for path in files(source)? {
         let name = path.file_name().context("a file has a name")?;
@@ -101,8 +114,10 @@ pub fn bring_node(source: &Path, folder: &Path) -> Result<PathBuf> {
         eprintln!("installing npm packages into {}", folder.display());
         // Install scripts would download libraries for other devices; those for the CPU are
         // in the packages.
-        let arguments = ["install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock"];
-        capture(Command::new("npm").current_dir(folder).args(arguments)).context("npm install failed; is the registry reachable?")?;
+        let arguments =
+            ["install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock"];
+        capture(Command::new("npm").current_dir(folder).args(arguments))
+            .context("npm install failed; is the registry reachable?")?;
         fs::write(&marker, PACKAGES)?;
     }
     Ok(folder.to_owned())
@@ -110,7 +125,10 @@ pub fn bring_node(source: &Path, folder: &Path) -> Result<PathBuf> {
 
 fn bring_rten(workspace: &Workspace, source: &Path, target: &Path) -> Result<PathBuf> {
     let mut build = workspace.cargo();
-    build.current_dir(source).args(["build", "--release", "--locked", "--quiet", "--target-dir"]).arg(target);
+    build
+        .current_dir(source)
+        .args(["build", "--release", "--locked", "--quiet", "--target-dir"])
+        .arg(target);
     capture(&mut build).context("the build of rten failed")?;
     Ok(target.join("release").join(format!("interop-rten{EXE_SUFFIX}")))
 }

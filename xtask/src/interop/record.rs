@@ -50,7 +50,8 @@ const NOT_RUN: &str = "-";
 impl Record {
     /// Reads the page.
     pub fn read(page: &str) -> Record {
-        let reasons: BTreeMap<&str, &str> = page.lines().filter_map(|line| line.strip_suffix('`')?.split_once(". `")).collect();
+        let reasons: BTreeMap<&str, &str> =
+            page.lines().filter_map(|line| line.strip_suffix('`')?.split_once(". `")).collect();
         let mut record = Record::default();
         let (mut layout, mut runtimes) = (String::new(), Vec::new());
         for line in page.lines() {
@@ -58,17 +59,22 @@ impl Record {
                 layout = title.trim_end_matches(" layout").to_owned();
             }
             if let Some(versions) = line.strip_prefix(VERSIONS) {
-                record.versions = versions.trim_end_matches('.').split(", ").map(str::to_owned).collect();
+                record.versions =
+                    versions.trim_end_matches('.').split(", ").map(str::to_owned).collect();
             }
             let Some(row) = line.strip_prefix('|') else { continue };
             let cells: Vec<&str> = row.trim_end_matches('|').split('|').map(str::trim).collect();
             match cells.split_first() {
-                Some((&"family", titles)) => runtimes = titles.iter().map(|&title| title.to_owned()).collect(),
+                Some((&"family", titles)) => {
+                    runtimes = titles.iter().map(|&title| title.to_owned()).collect()
+                }
                 Some((first, _)) if first.starts_with('-') => {}
-                Some((family, cells)) => record.cells.extend(runtimes.iter().zip(cells).filter_map(|(runtime, cell)| {
-                    let key = [&layout, *family, runtime].map(str::to_owned);
-                    Some((key, Shown::read(cell, &reasons)?))
-                })),
+                Some((family, cells)) => {
+                    record.cells.extend(runtimes.iter().zip(cells).filter_map(|(runtime, cell)| {
+                        let key = [&layout, *family, runtime].map(str::to_owned);
+                        Some((key, Shown::read(cell, &reasons)?))
+                    }))
+                }
                 None => {}
             }
         }
@@ -78,7 +84,10 @@ impl Record {
     /// Whether each cell ran with PyTorch's result, by the titles of layout, family and runtime.
     pub fn ran(&self) -> BTreeMap<[&str; 3], bool> {
         let ran = |shown: &Shown| matches!(shown, Shown::Ran(text) if !text.ends_with("DIFFER"));
-        self.cells.iter().map(|(key, shown)| (key.each_ref().map(String::as_str), ran(shown))).collect()
+        self.cells
+            .iter()
+            .map(|(key, shown)| (key.each_ref().map(String::as_str), ran(shown)))
+            .collect()
     }
 
     /// Compares the cells of a run. Programs that are not installed are ignored.
@@ -89,18 +98,29 @@ impl Record {
             let ran_before = known.copied().unwrap_or(true);
             let runs = match outcome {
                 Outcome::Absent(_) => continue,
-                Outcome::Ran { .. } | Outcome::CannotRun(_) | Outcome::NotExported(_) => outcome.runs_as_pytorch(runtime.bound()),
+                Outcome::Ran { .. } | Outcome::CannotRun(_) | Outcome::NotExported(_) => {
+                    outcome.runs_as_pytorch(runtime.bound())
+                }
             };
             let cell = format!("{family}, {} layout, {}", layout.title(), runtime.title());
             match (ran_before, runs) {
                 (true, true) | (false, false) => {}
-                (false, true) => changes.better.push(format!("{cell}: did not run before: {}", outcome.summary())),
+                (false, true) => changes
+                    .better
+                    .push(format!("{cell}: did not run before: {}", outcome.summary())),
                 (true, false) => {
                     let line = match known {
                         Some(_) => format!("{cell}: ran before: {}", outcome.summary()),
-                        None => format!("{cell}: does not run and is not in the record: {}", outcome.summary()),
+                        None => format!(
+                            "{cell}: does not run and is not in the record: {}",
+                            outcome.summary()
+                        ),
                     };
-                    if *layout == Layout::Optimum { changes.of_others.push(line) } else { changes.worse.push(line) }
+                    if *layout == Layout::Optimum {
+                        changes.of_others.push(line)
+                    } else {
+                        changes.worse.push(line)
+                    }
                 }
             }
         }
@@ -117,7 +137,9 @@ impl Record {
             }
             let shown = match outcome {
                 Outcome::Ran { .. } => Shown::Ran(outcome.summary()),
-                Outcome::CannotRun(reason) | Outcome::Absent(reason) => Shown::No(reason.replace('`', "'")),
+                Outcome::CannotRun(reason) | Outcome::Absent(reason) => {
+                    Shown::No(reason.replace('`', "'"))
+                }
                 Outcome::NotExported(reason) => Shown::None(reason.replace('`', "'")),
             };
             self.cells.insert([layout.title(), family, runtime.title()].map(str::to_owned), shown);
@@ -147,13 +169,23 @@ impl Record {
     }
 
     fn table<'a>(&'a self, layout: Layout, reasons: &mut Vec<&'a str>) -> Option<String> {
-        let cell = |family: &str, runtime: Runtime| self.cells.get(&[layout.title(), family, runtime.title()].map(str::to_owned));
-        let mut families: Vec<&str> =
-            self.cells.keys().filter(|[title, ..]| title == layout.title()).map(|[_, family, _]| family.as_str()).collect();
+        let cell = |family: &str, runtime: Runtime| {
+            self.cells.get(&[layout.title(), family, runtime.title()].map(str::to_owned))
+        };
+        let mut families: Vec<&str> = self
+            .cells
+            .keys()
+            .filter(|[title, ..]| title == layout.title())
+            .map(|[_, family, _]| family.as_str())
+            .collect();
         families.dedup();
         let runtimes = Runtime::value_variants().iter().copied();
-        let runtimes: Vec<Runtime> = runtimes.filter(|runtime| families.iter().any(|family| cell(family, *runtime).is_some())).collect();
-        let header: Vec<&str> = std::iter::once("family").chain(runtimes.iter().map(|runtime| runtime.title())).collect();
+        let runtimes: Vec<Runtime> = runtimes
+            .filter(|runtime| families.iter().any(|family| cell(family, *runtime).is_some()))
+            .collect();
+        let header: Vec<&str> = std::iter::once("family")
+            .chain(runtimes.iter().map(|runtime| runtime.title()))
+            .collect();
         let mut rows = Vec::new();
         for family in &families {
             let shown = runtimes.iter().map(|runtime| match cell(family, *runtime) {
@@ -171,7 +203,9 @@ impl Record {
 impl Shown {
     /// Reads a cell; `None` if it was not run.
     fn read(cell: &str, reasons: &BTreeMap<&str, &str>) -> Option<Shown> {
-        let reason = |number: &str| reasons.get(number.trim_end_matches(')')).copied().unwrap_or_default().to_owned();
+        let reason = |number: &str| {
+            reasons.get(number.trim_end_matches(')')).copied().unwrap_or_default().to_owned()
+        };
         Some(match cell.split_once(" (") {
             _ if cell == NOT_RUN => return None,
             Some(("no", number)) => Shown::No(reason(number)),

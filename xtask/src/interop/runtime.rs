@@ -30,7 +30,8 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// The title, the name of folders and files, and the layout's name in `xtask/interop`: Optimum's folders have the Hugging Face layout.
+    /// The title, the name of folders and files, and the layout's name in `xtask/interop`:
+    /// Optimum's folders have the Hugging Face layout.
     fn row(self) -> [&'static str; 3] {
         match self {
             Layout::Cognate => ["Cognate", "cognate", "cognate"],
@@ -84,7 +85,8 @@ pub enum Language {
 }
 
 impl Runtime {
-    /// The title, and the language and file of the driver in `xtask/interop/python` or `xtask/interop/node`, without extension.
+    /// The title, and the language and file of the driver in `xtask/interop/python` or
+    /// `xtask/interop/node`, without extension.
     fn row(self) -> (&'static str, Language, &'static str) {
         match self {
             Runtime::Onnxruntime => ("ONNX Runtime", Language::Python, "run_onnxruntime"),
@@ -97,7 +99,9 @@ impl Runtime {
             Runtime::Opencv => ("OpenCV", Language::Python, "run_opencv"),
             Runtime::Optimum => ("Optimum", Language::Python, "run_optimum"),
             Runtime::TransformersJs => ("transformers.js", Language::Node, "run_transformers_js"),
-            Runtime::TransformersJsWeb => ("transformers.js web", Language::Node, "run_transformers_js_web"),
+            Runtime::TransformersJsWeb => {
+                ("transformers.js web", Language::Node, "run_transformers_js_web")
+            }
         }
     }
 
@@ -118,12 +122,16 @@ impl Runtime {
         if self == Runtime::Mnn { APPROXIMATE } else { BOUND }
     }
 
-    /// Whether the runtime is asked. Optimum and transformers.js run only Hugging Face's layout; MNN's GELU is too far from
-    /// Whisper's.
+    /// Whether the runtime is asked. Optimum and transformers.js run only Hugging Face's layout;
+    /// MNN's GELU is too far from Whisper's.
     pub fn runs(self, layout: Layout, task: &Task) -> bool {
         if self == Runtime::Mnn && task.is_speech() {
             return false;
         }
-        layout.calls() == Layout::Hf.calls() || !matches!(self, Runtime::Optimum | Runtime::TransformersJs | Runtime::TransformersJsWeb)
+        layout.calls() == Layout::Hf.calls()
+            || !matches!(
+                self,
+                Runtime::Optimum | Runtime::TransformersJs | Runtime::TransformersJsWeb
+            )
     }
 }

@@ -1,4 +1,5 @@
-//! What a model computes, known from its class: which graphs it has, and what other programs call it.
+//! What a model computes, known from its class: which graphs it has, and what other programs call
+//! it.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -67,9 +68,13 @@ const SPEECH_TO_TEXT: &str = "SpeechSeq2Seq";
 impl Task {
     /// The task of a model with this `config.json`.
     pub fn of(config: &Value) -> Result<&'static Task> {
-        let class = config["architectures"][0].as_str().context("config.json: expected the model's class in architectures")?;
+        let class = config["architectures"][0]
+            .as_str()
+            .context("config.json: expected the model's class in architectures")?;
         let task = TASKS.iter().find(|task| class.ends_with(task.ending));
-        task.with_context(|| format!("config.json: architectures: {class} is no known kind of model"))
+        task.with_context(|| {
+            format!("config.json: architectures: {class} is no known kind of model")
+        })
     }
 
     /// From frames of audio to text.

@@ -18,7 +18,11 @@ fn only_what_may_not_differ_is_compared() {
     write(&committed, "gone/encoder.onnx", "old");
     let others = ["INTEROP.md", "BENCHMARKS.md", "benchmarks-amd-epyc-2-cores.svg"];
     others.iter().for_each(|name| write(&committed, name, "of another command"));
-    let expected = ["gone/encoder.onnx: unexpected", "tiny/decoder.onnx: missing", "tiny/encoder.onnx: differs"];
+    let expected = [
+        "gone/encoder.onnx: unexpected",
+        "tiny/decoder.onnx: missing",
+        "tiny/encoder.onnx: differs",
+    ];
     assert_eq!(differences(fresh.path(), committed.path()).unwrap(), expected);
     replace(fresh.path(), committed.path()).unwrap();
     assert_eq!(differences(fresh.path(), committed.path()).unwrap(), [""; 0]);

@@ -15,6 +15,9 @@ fn seeds_are_there() {
     let workspace = Workspace::find().unwrap();
     for (name, patterns) in TARGETS {
         let files = seed_files(&workspace, patterns).unwrap();
-        assert!(files.len() >= patterns.len() && files.iter().all(|file| Path::new(file).is_file()), "{name}: {files:?}");
+        assert!(
+            files.len() >= patterns.len() && files.iter().all(|file| Path::new(file).is_file()),
+            "{name}: {files:?}"
+        );
     }
 }

@@ -22,14 +22,24 @@ fn each_kind_of_model_has_its_question() {
         ("decoders/llama", "decoder", "CausalLM", json!([2, 4]), json!(38)),
         ("decoders/gemma", "decoder", "CausalLM", json!([1, 6]), json!(38)),
     ] {
-        let checkpoint = Checkpoint::prepare(&testdata.join(folder), &home.path().join(folder)).unwrap();
+        let checkpoint =
+            Checkpoint::prepare(&testdata.join(folder), &home.path().join(folder)).unwrap();
         let question = checkpoint.question(Layout::Hf, Path::new("exported")).unwrap();
-        let found = json!([question["kind"], question["auto_class"], [question["heads"], question["head_size"]], question["start"]]);
+        let found = json!([
+            question["kind"],
+            question["auto_class"],
+            [question["heads"], question["head_size"]],
+            question["start"]
+        ]);
         assert_eq!(found, json!([kind, class, heads, start]), "{folder}");
         assert_eq!(Layout::Generate.has(checkpoint.task), class == "Seq2SeqLM", "{folder}");
     }
-    let unknown = Task::of(&json!({"architectures": ["KlingonForTelepathy"]})).unwrap_err().to_string();
-    assert_eq!(unknown, "config.json: architectures: KlingonForTelepathy is no known kind of model");
+    let unknown =
+        Task::of(&json!({"architectures": ["KlingonForTelepathy"]})).unwrap_err().to_string();
+    assert_eq!(
+        unknown,
+        "config.json: architectures: KlingonForTelepathy is no known kind of model"
+    );
 }
 
 #[test]
@@ -38,7 +48,9 @@ fn a_golden_model_becomes_a_question() {
     let home = tempfile::tempdir().unwrap();
     let checkpoint = Checkpoint::prepare(&golden, &home.path().join("marian")).unwrap();
     let question = checkpoint.question(Layout::Hf, Path::new("exported")).unwrap();
-    for (name, value) in [("heads", 4), ("head_size", 8), ("start", 119), ("eos", 0), ("forced_eos", 0)] {
+    for (name, value) in
+        [("heads", 4), ("head_size", 8), ("start", 119), ("eos", 0), ("forced_eos", 0)]
+    {
         assert_eq!(question[name], value, "{name}");
     }
     assert_eq!(question["layout"], "hugging-face");

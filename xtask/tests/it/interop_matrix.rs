@@ -9,7 +9,8 @@ fn reasons_are_numbered_once() {
     let mut matrix = Matrix::default();
     let ran = |error| Outcome::Ran { version: "rten 1".into(), error, tokens: Tokens::Equal };
     let refused = || Outcome::CannotRun("no `If`".into());
-    let mut add = |family, layout, runtime, outcome| matrix.add(Cell { family, layout, runtime }, outcome);
+    let mut add =
+        |family, layout, runtime, outcome| matrix.add(Cell { family, layout, runtime }, outcome);
     add("bart", Layout::Cognate, Runtime::Rten, ran(1e-5));
     add("bart", Layout::Optimum, Runtime::Rten, refused());
     add("bart", Layout::Optimum, Runtime::Optimum, refused());

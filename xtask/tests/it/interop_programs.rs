@@ -16,7 +16,9 @@ fn every_driver_is_there_and_every_package_is_pinned() {
     let source = Workspace::find().unwrap().root().join("xtask/interop");
     for runtime in Runtime::value_variants() {
         let driver = match runtime.language() {
-            Language::Python | Language::Rust => source.join("python").join(format!("{}.py", runtime.driver())),
+            Language::Python | Language::Rust => {
+                source.join("python").join(format!("{}.py", runtime.driver()))
+            }
             Language::Node => source.join("node").join(format!("{}.mjs", runtime.driver())),
         };
         assert!(driver.is_file(), "{}", driver.display());
@@ -25,6 +27,9 @@ fn every_driver_is_there_and_every_package_is_pinned() {
     assert!(loose.is_empty(), "without a version: {loose:?}");
     let packages: serde_json::Value = serde_json::from_str(PACKAGES).unwrap();
     for (name, version) in packages["dependencies"].as_object().unwrap() {
-        assert!(version.as_str().unwrap().starts_with(|first: char| first.is_ascii_digit()), "{name}: {version}");
+        assert!(
+            version.as_str().unwrap().starts_with(|first: char| first.is_ascii_digit()),
+            "{name}: {version}"
+        );
     }
 }

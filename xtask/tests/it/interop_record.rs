@@ -29,7 +29,8 @@ fn ran(error: f64) -> Outcome {
 fn a_cell_that_gets_worse_is_told_apart_from_one_that_gets_better() {
     let mut matrix = Matrix::default();
     let refused = || Outcome::CannotRun("no such op".into());
-    let mut add = |family, layout, runtime, outcome| matrix.add(Cell { family, layout, runtime }, outcome);
+    let mut add =
+        |family, layout, runtime, outcome| matrix.add(Cell { family, layout, runtime }, outcome);
     add("bart", Layout::Cognate, Runtime::Rten, refused());
     add("bart", Layout::Cognate, Runtime::Mnn, refused());
     // Only the digits differ.
@@ -42,7 +43,8 @@ fn a_cell_that_gets_worse_is_told_apart_from_one_that_gets_better() {
     let expected = Changes {
         worse: vec![
             "bart, Cognate layout, rten: ran before: no such op".into(),
-            "marian, Cognate layout, rten: does not run and is not in the record: no such op".into(),
+            "marian, Cognate layout, rten: does not run and is not in the record: no such op"
+                .into(),
         ],
         better: vec!["t5, Cognate layout, MNN: did not run before: 1.0e-5, equal".into()],
         of_others: vec!["bart, Optimum's own layout, rten: ran before: no such op".into()],
@@ -65,7 +67,8 @@ fn a_part_of_the_page_is_replaced() {
     let mut record = Record::read(page);
     assert_eq!(record.text(), page);
     let mut matrix = Matrix::default();
-    let mut add = |family, layout, runtime, outcome| matrix.add(Cell { family, layout, runtime }, outcome);
+    let mut add =
+        |family, layout, runtime, outcome| matrix.add(Cell { family, layout, runtime }, outcome);
     let encoder = Outcome::Ran { version: "MNN 2".into(), error: 2e-6, tokens: Tokens::None };
     add("bart", Layout::Cognate, Runtime::Mnn, encoder.clone());
     add("bert", Layout::Hf, Runtime::Rten, Outcome::NotExported("no weights".into()));
@@ -99,5 +102,7 @@ fn the_committed_page_is_read_whole() {
     }
     assert!(page.ends_with(&record.text()), "read and written again, the page differs");
     let runs = |layout: &str, runtime: &str| ran[&[layout, "marian", runtime]];
-    assert!(runs("Cognate", "rten") && !runs("In-place", "rten") && !runs("Hugging Face", "OpenCV"));
+    assert!(
+        runs("Cognate", "rten") && !runs("In-place", "rten") && !runs("Hugging Face", "OpenCV")
+    );
 }

@@ -44,7 +44,8 @@ fn every_rule_can_break() {
         ("cognate-core", &[], &[]),
         ("xtask", &["cognate-graph"], &[]),
     ]);
-    packages[1].manifest = packages[1].manifest.replace("edition.workspace = true", "edition = \"2021\"");
+    packages[1].manifest =
+        packages[1].manifest.replace("edition.workspace = true", "edition = \"2021\"");
     assert_eq!(
         violations(&packages, &layers(&Workspace::find().unwrap()).unwrap()),
         [

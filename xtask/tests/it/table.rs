@@ -5,7 +5,10 @@ use xtask::table::*;
 #[test]
 fn columns_are_aligned() {
     let rows = [["tiny", "7"], ["d", "1,234"]].map(|row| row.map(str::to_owned).to_vec());
-    assert_eq!(table(&["model", "bytes"], &rows), "| model | bytes |\n| ----- | ----: |\n| tiny  |     7 |\n| d     | 1,234 |\n");
+    assert_eq!(
+        table(&["model", "bytes"], &rows),
+        "| model | bytes |\n| ----- | ----: |\n| tiny  |     7 |\n| d     | 1,234 |\n"
+    );
 }
 
 #[test]

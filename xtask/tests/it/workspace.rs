@@ -4,7 +4,9 @@ use std::process::Stdio;
 use xtask::workspace::*;
 #[test]
 fn a_failing_command_shows_how_it_was_called() {
-    let error = call(Workspace::find().unwrap().cargo().args(["no-such-command", "a\nb"]).stderr(Stdio::null()));
+    let error = call(
+        Workspace::find().unwrap().cargo().args(["no-such-command", "a\nb"]).stderr(Stdio::null()),
+    );
     let message = error.unwrap_err().to_string();
     assert!(message.contains("no-such-command 'a ...': exit status: 101"), "{message}");
 }

@@ -18,7 +18,10 @@ fn features_are_those_of_transformers() {
         for (index, expected) in expected.iter().enumerate() {
             let (mel, frame) = (index / chosen.len(), chosen[index % chosen.len()]);
             let found = found[[mel, frame]];
-            assert!((found - expected).abs() <= CLOSE, "{n_mels} mels, filter {mel}, frame {frame}: {found}, expected {expected}");
+            assert!(
+                (found - expected).abs() <= CLOSE,
+                "{n_mels} mels, filter {mel}, frame {frame}: {found}, expected {expected}"
+            );
         }
     }
 }
@@ -28,13 +31,20 @@ fn features_are_those_of_transformers() {
 fn a_padded_window_is_that_of_transformers() {
     let Some(shared) = cognate_testing::shared_whisper() else { return };
     let extractor = FeatureExtractor::whisper(80);
-    let mut samples = AudioReader::open(&shared.join("audio/0880.wav")).unwrap().read_all().unwrap();
+    let mut samples =
+        AudioReader::open(&shared.join("audio/0880.wav")).unwrap().read_all().unwrap();
     samples.resize(extractor.chunk(), 0.0);
     let found = extractor.extract(&samples);
-    let bytes = std::fs::read(shared.join("models/whisper-tiny.en/reference/features-0880.safetensors")).unwrap();
+    let bytes =
+        std::fs::read(shared.join("models/whisper-tiny.en/reference/features-0880.safetensors"))
+            .unwrap();
     let expected = numbers(&bytes, "input_features");
     assert_eq!(found.len(), expected.len());
-    let error = found.iter().zip(&expected).map(|(found, expected)| (found - expected).abs()).fold(0.0, f32::max);
+    let error = found
+        .iter()
+        .zip(&expected)
+        .map(|(found, expected)| (found - expected).abs())
+        .fold(0.0, f32::max);
     assert!(error <= CLOSE, "{error}");
 }
 
@@ -56,9 +66,14 @@ fn frames_do_not_depend_on_blocks() {
             let mut stream = extractor.stream();
             samples.chunks(block).for_each(|block| stream.push(block, &mut sink));
             stream.finish(&mut sink);
-            let found: Vec<Vec<f32>> =
-                frames.iter().map(|frame| frame.iter().map(|energy| FeatureExtractor::scaled(*energy, maximum)).collect()).collect();
-            let expected: Vec<Vec<f32>> = whole.columns().into_iter().map(|column| column.to_vec()).collect();
+            let found: Vec<Vec<f32>> = frames
+                .iter()
+                .map(|frame| {
+                    frame.iter().map(|energy| FeatureExtractor::scaled(*energy, maximum)).collect()
+                })
+                .collect();
+            let expected: Vec<Vec<f32>> =
+                whole.columns().into_iter().map(|column| column.to_vec()).collect();
             assert_eq!(found, expected, "{length} samples in blocks of {block}");
         }
     }

@@ -33,7 +33,9 @@ fn numbers(bytes: &[u8], name: &str) -> Vec<f32> {
 
 /// The energy of a signal over that of its difference from another, in dB.
 fn signal_to_noise(signal: &[f32], other: &[f32]) -> f64 {
-    let energy = |values: &mut dyn Iterator<Item = f32>| values.map(|value| f64::from(value).powi(2)).sum::<f64>();
+    let energy = |values: &mut dyn Iterator<Item = f32>| {
+        values.map(|value| f64::from(value).powi(2)).sum::<f64>()
+    };
     let noise = energy(&mut signal.iter().zip(other).map(|(one, other)| one - other));
     10.0 * (energy(&mut signal.iter().copied()) / noise).log10()
 }

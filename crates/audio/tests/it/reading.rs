@@ -8,8 +8,9 @@ use std::io::Cursor;
 /// The shift of `found` against `expected`, in samples of 1/16,000 s, at which both agree best.
 fn shift(expected: &[f32], found: &[f32]) -> i64 {
     let agreement = |shift: i64| {
-        let pairs =
-            (2_000..30_000).map(|index: i64| (expected[index as usize], found.get((index + shift) as usize).copied().unwrap_or(0.0)));
+        let pairs = (2_000..30_000).map(|index: i64| {
+            (expected[index as usize], found.get((index + shift) as usize).copied().unwrap_or(0.0))
+        });
         pairs.map(|(one, other)| f64::from(one * other)).sum::<f64>()
     };
     (-300..300).max_by(|one, other| agreement(*one).total_cmp(&agreement(*other))).unwrap()
@@ -53,7 +54,11 @@ fn a_stream_gives_what_a_file_gives() {
         let mut reader = AudioReader::from_stream("standard input", Cursor::new(bytes)).unwrap();
         let mut found = Vec::new();
         while let Some(block) = reader.next_block().unwrap() {
-            assert!(!block.is_empty() && block.len() < 16_000, "{name}: a block of {}", block.len());
+            assert!(
+                !block.is_empty() && block.len() < 16_000,
+                "{name}: a block of {}",
+                block.len()
+            );
             found.extend(block);
         }
         assert_eq!(found, samples(name), "{name}");
@@ -63,11 +68,17 @@ fn a_stream_gives_what_a_file_gives() {
 
 /// A second of tones of `hertz` at `rate`, in all channels of `gains`.
 fn tones(hertz: &[f64], rate: u32, gains: &[f64]) -> Vec<f32> {
-    let tone = |index: u32| hertz.iter().map(|hertz| (hertz * f64::from(index) * TAU / f64::from(rate)).sin()).sum::<f64>();
+    let tone = |index: u32| {
+        hertz
+            .iter()
+            .map(|hertz| (hertz * f64::from(index) * TAU / f64::from(rate)).sin())
+            .sum::<f64>()
+    };
     (0..rate).flat_map(|index| gains.iter().map(move |gain| (tone(index) * gain) as f32)).collect()
 }
 
-/// Tones up to 7 kHz keep their exact values at any rate; those above 8 kHz vanish. Channels are averaged.
+/// Tones up to 7 kHz keep their exact values at any rate; those above 8 kHz vanish. Channels are
+/// averaged.
 #[test]
 fn resampling_is_band_limited() {
     for (rate, low, high) in [
@@ -80,10 +91,13 @@ fn resampling_is_band_limited() {
         (192_000, &[440.0, 7_000.0], &[9_000.0, 60_000.0]),
     ] {
         let given = tones(&[low, high].concat(), rate, &[0.3, -0.1, 0.1]);
-        let wav = wav(3, rate, 3, &given.into_iter().flat_map(f32::to_le_bytes).collect::<Vec<_>>());
-        let found = AudioReader::from_stream("tones", Cursor::new(wav)).unwrap().read_all().unwrap();
+        let wav =
+            wav(3, rate, 3, &given.into_iter().flat_map(f32::to_le_bytes).collect::<Vec<_>>());
+        let found =
+            AudioReader::from_stream("tones", Cursor::new(wav)).unwrap().read_all().unwrap();
         assert_eq!(found.len(), 16_000, "{rate} Hz");
-        let ratio = signal_to_noise(&tones(low, 16_000, &[0.1])[2_000..14_000], &found[2_000..14_000]);
+        let ratio =
+            signal_to_noise(&tones(low, 16_000, &[0.1])[2_000..14_000], &found[2_000..14_000]);
         assert!(ratio > 70.0, "{rate} Hz: {ratio:.1} dB");
     }
 }

@@ -28,7 +28,10 @@ fn what_is_not_audio_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let error = AudioReader::open(folder.path()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Format);
-    assert_eq!(AudioReader::open(&folder.path().join("missing.wav")).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(
+        AudioReader::open(&folder.path().join("missing.wav")).unwrap_err().kind(),
+        ErrorKind::Io
+    );
 }
 
 #[test]
@@ -49,9 +52,15 @@ fn truncated_files_are_read_as_far_as_they_go() {
     for name in ["clip.wav", "clip.flac", "clip.m4a", "clip.mp3", "clip.ogg"] {
         let bytes = std::fs::read(clip(name)).unwrap();
         match read(bytes[..bytes.len() / 2].to_vec()) {
-            Ok((n_samples, damage)) => assert!(n_samples < 24_000 && n_samples > 8_000, "{name}: {n_samples} samples, {damage:?}"),
+            Ok((n_samples, damage)) => assert!(
+                n_samples < 24_000 && n_samples > 8_000,
+                "{name}: {n_samples} samples, {damage:?}"
+            ),
             // The index of an M4A file is at its end, and this Ogg file has one page of audio.
-            Err(error) => assert!(["clip.m4a", "clip.ogg"].contains(&name) && error.kind() == ErrorKind::Format, "{name}: {error}"),
+            Err(error) => assert!(
+                ["clip.m4a", "clip.ogg"].contains(&name) && error.kind() == ErrorKind::Format,
+                "{name}: {error}"
+            ),
         }
     }
     let bytes = std::fs::read(clip("clip.wav")).unwrap();
@@ -61,14 +70,24 @@ fn truncated_files_are_read_as_far_as_they_go() {
 /// Any byte may be wrong: the answer is audio or an error.
 #[test]
 fn fuzz_audio() {
-    let names = ["clip.mp3", "clip.ogg", "clip.opus", "clip.m4a", "clip.webm", "clip.flac", "clip.wav", "clip-24bit.wav"];
+    let names = [
+        "clip.mp3",
+        "clip.ogg",
+        "clip.opus",
+        "clip.m4a",
+        "clip.webm",
+        "clip.flac",
+        "clip.wav",
+        "clip-24bit.wav",
+    ];
     let seeds: Vec<_> = names.map(|name| std::fs::read(clip(name)).unwrap()).into();
     never_panics("audio", &seeds, 400, |bytes| drop(read(bytes.to_vec())));
 }
 
 #[test]
 fn wrong_settings_are_refused() {
-    let refused = |text: &str| FeatureExtractor::from_json(text, "preprocessor_config.json").unwrap_err();
+    let refused =
+        |text: &str| FeatureExtractor::from_json(text, "preprocessor_config.json").unwrap_err();
     assert_snapshot!(refused("{"), @"preprocessor_config.json: EOF while parsing an object at line 1 column 1");
     assert_snapshot!(refused("{}"), @"preprocessor_config.json: missing field `feature_size` at line 1 column 2");
     assert_snapshot!(refused(r#"{"feature_size": 80, "sampling_rate": 8000}"#), @"preprocessor_config.json: sampling_rate: expected 16000, found 8000");

@@ -1,9 +1,9 @@
-//! The limits of the machine, measured in the same run: a call takes at least the time of reading all weights once a step, and of
-//! multiplying all rows by them.
+//! The limits of the machine, measured in the same run: a call takes at least the time of reading
+//! all weights once a step, and of multiplying all rows by them.
 //!
-//! Each number is the best of several programs: for reading `cognate-bench measure read` and PyTorch, for products PyTorch and ONNX
-//! Runtime. Weights of a few megabytes partly stay in the processor's caches, so reading is measured with the size of the weights of a
-//! step.
+//! Each number is the best of several programs: for reading `cognate-bench measure read` and
+//! PyTorch, for products PyTorch and ONNX Runtime. Weights of a few megabytes partly stay in the
+//! processor's caches, so reading is measured with the size of the weights of a step.
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -34,22 +34,36 @@ pub struct Answer {
 
 impl Limits {
     pub fn measure(place: &Place<'_>, shape: &Shape, threads: usize) -> Result<Limits> {
-        let sizes = Weights::ALL.map(|weights| ((shape.decoder_weights() as f64 * weights.bytes()) as u64).to_string()).join(",");
+        let sizes = Weights::ALL
+            .map(|weights| ((shape.decoder_weights() as f64 * weights.bytes()) as u64).to_string())
+            .join(",");
         let threads_text = threads.to_string();
         let mut read = processors::bound(place.bench, threads);
         read.args(["measure", "read", "--threads", &threads_text, "--bytes", &sizes]);
         let mut script = processors::bound(place.python, threads);
         // Engines read the variable when they are loaded.
-        script.arg(place.scripts.join("limits.py")).args([&threads_text, &sizes]).env("OMP_NUM_THREADS", &threads_text);
-        let read: Answer = serde_json::from_str(&capture(&mut read)?).context("cognate-bench measure read: incomplete answer")?;
-        let script: Answer = serde_json::from_str(&capture(&mut script)?).context("limits.py: incomplete answer")?;
+        script
+            .arg(place.scripts.join("limits.py"))
+            .args([&threads_text, &sizes])
+            .env("OMP_NUM_THREADS", &threads_text);
+        let read: Answer = serde_json::from_str(&capture(&mut read)?)
+            .context("cognate-bench measure read: incomplete answer")?;
+        let script: Answer =
+            serde_json::from_str(&capture(&mut script)?).context("limits.py: incomplete answer")?;
         let limits = Limits { bytes: [0.0; 4], f32: 0.0, int8: None }.with(&read).with(&script);
-        ensure!(limits.f32 > 0.0 && limits.bytes.iter().all(|bytes| *bytes > 0.0), "no limits were measured: {limits:?}");
+        ensure!(
+            limits.f32 > 0.0 && limits.bytes.iter().all(|bytes| *bytes > 0.0),
+            "no limits were measured: {limits:?}"
+        );
         Ok(limits)
     }
 
     pub fn with(self, answer: &Answer) -> Limits {
-        let other = Limits { bytes: answer.bytes_per_second, f32: answer.f32.unwrap_or_default(), int8: answer.int8 };
+        let other = Limits {
+            bytes: answer.bytes_per_second,
+            f32: answer.f32.unwrap_or_default(),
+            int8: answer.int8,
+        };
         self.or_higher(other)
     }
 
@@ -60,9 +74,16 @@ impl Limits {
         Limits { bytes, f32: self.f32.max(other.f32), int8 }
     }
 
-    /// The highest number of tokens per second: the encoder once, a step for each new token, without attention and vectors. Of the output
-    /// layer a greedy step may multiply 8-bit integers, which `finds_best` tokens.
-    pub fn tokens_per_second(&self, shape: &Shape, weights: Weights, column: Column, finds_best: bool) -> f64 {
+    /// The highest number of tokens per second: the encoder once, a step for each new token,
+    /// without attention and vectors. Of the output layer a greedy step may multiply 8-bit
+    /// integers, which `finds_best` tokens.
+    pub fn tokens_per_second(
+        &self,
+        shape: &Shape,
+        weights: Weights,
+        column: Column,
+        finds_best: bool,
+    ) -> f64 {
         let whole = self.int8.unwrap_or(f64::INFINITY);
         let seconds = |weights: Weights, elements: u64, rows: usize| {
             let [f32, bf16, int8, int4] = self.bytes;
@@ -82,7 +103,8 @@ impl Limits {
         let step = match weights {
             Weights::F32 | Weights::Bf16 if finds_best && column.beams == 1 => {
                 let output = shape.output_weights();
-                seconds(weights, shape.decoder_weights() - output, rows) + seconds(Weights::Int8, output, rows)
+                seconds(weights, shape.decoder_weights() - output, rows)
+                    + seconds(Weights::Int8, output, rows)
             }
             _ => seconds(weights, shape.decoder_weights(), rows),
         };
@@ -92,7 +114,10 @@ impl Limits {
     /// A sentence.
     pub fn text(&self) -> String {
         let [f32, bf16, int8, int4] = self.bytes.map(|bytes| format!("{:.1}", bytes / 1e9));
-        let whole = self.int8.map(|whole| format!(", {:.0} in 8-bit integers", whole / 1e9)).unwrap_or_default();
+        let whole = self
+            .int8
+            .map(|whole| format!(", {:.0} in 8-bit integers", whole / 1e9))
+            .unwrap_or_default();
         let single = self.f32 / 1e9;
         format!(
             "The machine reads {f32} GB of f32 weights a second, {bf16} of bf16, {int8} of 8-bit and {int4} of 4-bit ones, and computes {single:.0} billion\n\

@@ -46,9 +46,15 @@ impl Block {
 
     /// A table of the rows for which `cell` returns a text.
     fn table(&self, head: &str, cell: impl Fn(&Row, usize) -> Option<String>) -> String {
-        let header: Vec<String> = std::iter::once(head.to_owned()).chain(self.columns.iter().map(|column| column.title())).collect();
-        let cells = |row: &Row| (0..self.columns.len()).map(|column| cell(row, column)).collect::<Option<Vec<_>>>();
-        let row = |row: &Row| Some(std::iter::once(row.way.title.to_owned()).chain(cells(row)?).collect());
+        let header: Vec<String> = std::iter::once(head.to_owned())
+            .chain(self.columns.iter().map(|column| column.title()))
+            .collect();
+        let cells = |row: &Row| {
+            (0..self.columns.len()).map(|column| cell(row, column)).collect::<Option<Vec<_>>>()
+        };
+        let row = |row: &Row| {
+            Some(std::iter::once(row.way.title.to_owned()).chain(cells(row)?).collect())
+        };
         let rows: Vec<Vec<String>> = self.rows.iter().filter_map(row).collect();
         if rows.is_empty() { String::new() } else { format!("{}\n", table(&header, &rows)) }
     }
@@ -58,24 +64,32 @@ impl Block {
         text += &self.table("tokens/s", |row, column| Some(row.speed_cell(column)));
         text += &self.table("to CTranslate2", |row, column| {
             let ratio = self.ratio(row, row.way.peer?, column)?;
-            Some(self.floor(row, column).map_or_else(|| format!("{ratio:.2}"), |floor| floor.cell(ratio)))
+            Some(
+                self.floor(row, column)
+                    .map_or_else(|| format!("{ratio:.2}"), |floor| floor.cell(ratio)),
+            )
         });
         text += &self.table("of the limit", |row, column| {
             let share = self.of_limit(row, column);
-            Some(if WHOLE.is_kept(share) { format!("{:.0}%", 100.0 * share) } else { format!("**{:.0}%**", (100.0 * share).ceil()) })
+            Some(if WHOLE.is_kept(share) {
+                format!("{:.0}%", 100.0 * share)
+            } else {
+                format!("**{:.0}%**", (100.0 * share).ceil())
+            })
         });
         text += &self.table("outside the graph", Row::outside);
         text + &self.table("GB/s of 8, 32, 64 workers", |row, column| self.reads(row, column))
     }
 
-    /// What so many workers of Cognate read from memory in a second, if each keeps the speed that it has alone on one thread: the weights
-    /// once a step.
+    /// What so many workers of Cognate read from memory in a second, if each keeps the speed that
+    /// it has alone on one thread: the weights once a step.
     fn reads(&self, row: &Row, column: usize) -> Option<String> {
         if self.threads > 1 || !row.is_ours() || !row.way.runs_long_texts() {
             return None;
         }
         let steps = row.speed(column).median / self.columns[column].batch as f64;
-        let (all, output, size) = (self.shape.decoder_weights(), self.shape.output_weights(), row.way.weights.bytes());
+        let (all, output, size) =
+            (self.shape.decoder_weights(), self.shape.output_weights(), row.way.weights.bytes());
         let in_8_bits = if self.columns[column].beams == 1 { output } else { 0 };
         let bytes = steps * ((all - in_8_bits) as f64 * size + in_8_bits as f64);
         Some([8.0, 32.0, 64.0].map(|workers| format!("{:.0}", workers * bytes / 1e9)).join(", "))
@@ -83,7 +97,13 @@ impl Block {
 
     /// The share of the highest possible speed of the machine.
     fn of_limit(&self, row: &Row, column: usize) -> f64 {
-        row.speed(column).median / self.limits.tokens_per_second(self.shape, row.way.weights, self.columns[column], row.is_ours())
+        row.speed(column).median
+            / self.limits.tokens_per_second(
+                self.shape,
+                row.way.weights,
+                self.columns[column],
+                row.is_ours(),
+            )
     }
 
     /// The least ratio of the row to its peer: on one thread, Marian-base and long texts.
@@ -101,17 +121,29 @@ impl Block {
     /// A line for each missed floor, and for each call that is faster than the measured limit.
     pub fn missed(&self) -> Vec<String> {
         let mut missed = Vec::new();
-        for (row, column) in self.rows.iter().flat_map(|row| (0..self.columns.len()).map(move |column| (row, column))) {
-            let call = format!("{}, {}: {}", self.title(), row.way.title, self.columns[column].title());
+        for (row, column) in self
+            .rows
+            .iter()
+            .flat_map(|row| (0..self.columns.len()).map(move |column| (row, column)))
+        {
+            let call =
+                format!("{}, {}: {}", self.title(), row.way.title, self.columns[column].title());
             let ratio = row.way.peer.and_then(|peer| self.ratio(row, peer, column));
             if let (Some(floor), Some(ratio)) = (self.floor(row, column), ratio)
                 && !floor.is_kept(ratio)
             {
-                missed.push(format!("{call}: {} times CTranslate2, {}", floor.shown(ratio), floor.words()));
+                missed.push(format!(
+                    "{call}: {} times CTranslate2, {}",
+                    floor.shown(ratio),
+                    floor.words()
+                ));
             }
             let share = self.of_limit(row, column);
             if !WHOLE.is_kept(share) {
-                missed.push(format!("{call}: {:.0}% of the limit, which is measured too low", (100.0 * share).ceil()));
+                missed.push(format!(
+                    "{call}: {:.0}% of the limit, which is measured too low",
+                    (100.0 * share).ceil()
+                ));
             }
         }
         missed
@@ -173,7 +205,10 @@ impl Report {
         let missed = self.missed();
         let verdict = match missed.is_empty() {
             true => "All floors are reached.\n".to_owned(),
-            false => format!("Missed:\n\n{}", missed.iter().map(|line| format!("- {line}\n")).collect::<String>()),
+            false => format!(
+                "Missed:\n\n{}",
+                missed.iter().map(|line| format!("- {line}\n")).collect::<String>()
+            ),
         };
         let text = format!(
             "{}{} rounds (programs without a floor: {}); each program has {}.\n\n{verdict}\n![Speed relative to CTranslate2 int8]({chart})\n\n{}",

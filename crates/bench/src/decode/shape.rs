@@ -2,10 +2,12 @@
 
 use crate::rows::threads;
 
-/// Tokens of each source, the end token included, and tokens generated for each, where a title does not say others.
+/// Tokens of each source, the end token included, and tokens generated for each, where a title does
+/// not say others.
 pub const LENGTHS: [usize; 2] = [24, 32];
 
-/// A model with random weights of `xtask/interop/python/make_checkpoint.py`, and the lengths of its texts.
+/// A model with random weights of `xtask/interop/python/make_checkpoint.py`, and the lengths of its
+/// texts.
 #[derive(Debug)]
 pub struct Shape {
     pub name: &'static str,
@@ -23,11 +25,28 @@ pub struct Shape {
 }
 
 pub const SHAPES: [Shape; 4] = [
-    Shape { name: "marian-base", title: "Marian-base", model: "marian-base", vocab: 32_000, eos: 0, ..T5_SMALL },
+    Shape {
+        name: "marian-base",
+        title: "Marian-base",
+        model: "marian-base",
+        vocab: 32_000,
+        eos: 0,
+        ..T5_SMALL
+    },
     T5_SMALL,
     // Of a summary, and of a long answer.
-    Shape { name: "t5-small-512-128", title: "T5-small, 512 tokens in, 128 out", lengths: [512, 128], ..T5_SMALL },
-    Shape { name: "t5-small-24-400", title: "T5-small, 24 tokens in, 400 out", lengths: [24, 400], ..T5_SMALL },
+    Shape {
+        name: "t5-small-512-128",
+        title: "T5-small, 512 tokens in, 128 out",
+        lengths: [512, 128],
+        ..T5_SMALL
+    },
+    Shape {
+        name: "t5-small-24-400",
+        title: "T5-small, 24 tokens in, 400 out",
+        lengths: [24, 400],
+        ..T5_SMALL
+    },
 ];
 
 const T5_SMALL: Shape = Shape {
@@ -53,14 +72,17 @@ impl Shape {
         self.lengths != LENGTHS
     }
 
-    /// Elements of the matrices that multiply all source tokens: the encoder, and the decoder's cross keys and values.
+    /// Elements of the matrices that multiply all source tokens: the encoder, and the decoder's
+    /// cross keys and values.
     pub fn encoder_weights(&self) -> u64 {
         self.layers * (6 * self.d_model * self.d_model + 2 * self.d_model * self.d_ff)
     }
 
-    /// Elements of the matrices that multiply each new token: the decoder without cross keys and values, and the output.
+    /// Elements of the matrices that multiply each new token: the decoder without cross keys and
+    /// values, and the output.
     pub fn decoder_weights(&self) -> u64 {
-        self.layers * (6 * self.d_model * self.d_model + 2 * self.d_model * self.d_ff) + self.output_weights()
+        self.layers * (6 * self.d_model * self.d_model + 2 * self.d_model * self.d_ff)
+            + self.output_weights()
     }
 
     /// Elements of the output layer.
@@ -68,9 +90,11 @@ impl Shape {
         self.d_model * self.vocab
     }
 
-    /// Sources of random tokens, the same in every run; those of a small batch are the first of a large one.
+    /// Sources of random tokens, the same in every run; those of a small batch are the first of a
+    /// large one.
     pub fn sources(&self, batch: usize) -> Vec<Vec<u64>> {
-        // Numerical Recipes' generator, of which the upper bits are used. The first and last few ids of a vocabulary are special.
+        // Numerical Recipes' generator, of which the upper bits are used. The first and last few
+        // ids of a vocabulary are special.
         let (mut state, special) = (1u64, 16);
         let mut token = || {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223) % (1 << 32);

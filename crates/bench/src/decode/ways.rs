@@ -1,4 +1,5 @@
-//! The rows of the tables: programs with a form of the model. A form of Cognate is given by flags of `cognate export` and the engine.
+//! The rows of the tables: programs with a form of the model. A form of Cognate is given by flags
+//! of `cognate export` and the engine.
 
 use fs_err as fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +40,8 @@ impl Weights {
 /// The program of a row.
 #[derive(Debug)]
 pub enum Program {
-    /// `cognate-bench measure decode` with a flag, on the output of `cognate export` with these flags.
+    /// `cognate-bench measure decode` with a flag, on the output of `cognate export` with these
+    /// flags.
     Ours { export: &'static [&'static str], engine: &'static str, flag: Option<&'static str> },
     /// `serve.py` with this kind, on the checkpoint or its conversion by `convert.py`.
     Theirs { kind: &'static str, is_converted: bool },
@@ -54,7 +56,8 @@ pub struct Way {
     pub program: Program,
     /// The row with which it is compared: CTranslate2 in the same precision, or in f32.
     pub peer: Option<&'static str>,
-    /// Least ratios to the peer on one thread, Marian-base: greedy at batch 1, 8 and 32, then the same with 4 beams.
+    /// Least ratios to the peer on one thread, Marian-base: greedy at batch 1, 8 and 32, then the
+    /// same with 4 beams.
     pub floors: Option<[[f64; 3]; 2]>,
     /// The least ratio to the peer on long texts.
     pub long: Option<f64>,
@@ -67,12 +70,14 @@ impl Way {
 
     /// Whether it has a floor on long texts, or is the peer of a row that has.
     pub fn runs_long_texts(&self) -> bool {
-        self.long.is_some() || WAYS.iter().any(|way| way.long.is_some() && way.peer == Some(self.name))
+        self.long.is_some()
+            || WAYS.iter().any(|way| way.long.is_some() && way.peer == Some(self.name))
     }
 
     /// Whether it has floors, or is the peer of a row that has.
     pub fn is_compared(&self) -> bool {
-        self.floors.is_some() || WAYS.iter().any(|way| way.floors.is_some() && way.peer == Some(self.name))
+        self.floors.is_some()
+            || WAYS.iter().any(|way| way.floors.is_some() && way.peer == Some(self.name))
     }
 }
 
@@ -87,7 +92,15 @@ pub const fn theirs(
     is_converted: bool,
     peer: Option<&'static str>,
 ) -> Way {
-    Way { name, title, weights, program: Program::Theirs { kind, is_converted }, peer, floors: None, long: None }
+    Way {
+        name,
+        title,
+        weights,
+        program: Program::Theirs { kind, is_converted },
+        peer,
+        floors: None,
+        long: None,
+    }
 }
 
 pub const fn ours(
@@ -102,7 +115,15 @@ pub const fn ours(
         Weights::F32 | Weights::Bf16 => CT2,
         Weights::Int8 | Weights::Int4 => CT2_INT8,
     };
-    Way { name, title, weights, program: Program::Ours { export, engine, flag: None }, peer, floors, long: None }
+    Way {
+        name,
+        title,
+        weights,
+        program: Program::Ours { export, engine, flag: None },
+        peer,
+        floors,
+        long: None,
+    }
 }
 
 /// A row of Cognate on ONNX Runtime with a flag of `bench measure decode`.
@@ -113,13 +134,17 @@ pub const fn without(
     export: &'static [&'static str],
     flag: &'static str,
 ) -> Way {
-    Way { program: Program::Ours { export, engine: "ort", flag: Some(flag) }, ..ours(name, title, weights, export, "ort", None) }
+    Way {
+        program: Program::Ours { export, engine: "ort", flag: Some(flag) },
+        ..ours(name, title, weights, export, "ort", None)
+    }
 }
 
 pub const F32_EXPORT: &[&str] = &["--target", "ort"];
 pub const INT8_EXPORT: &[&str] = &["--target", "ort", "--precision", "int8"];
 
-/// All rows in the order in which they run. Rows with flags that this `cognate` does not know are left out.
+/// All rows in the order in which they run. Rows with flags that this `cognate` does not know are
+/// left out.
 pub const WAYS: &[Way] = &[
     theirs("pytorch", "PyTorch", F32, "pytorch", false, CT2),
     theirs("optimum", "Optimum", F32, "optimum", true, CT2),
@@ -130,9 +155,17 @@ pub const WAYS: &[Way] = &[
     // Rows with floors directly follow their peer, so that both see the same load of the machine.
     theirs("ct2", "CTranslate2", F32, "ctranslate2", true, None),
     ours("cognate-ort", "Cognate", F32, F32_EXPORT, "ort", Some([[1.2; 3]; 2])).with_long(1.5),
-    ours("cognate-bf16", "Cognate bf16", Bf16, &["--target", "ort", "--precision", "bf16"], "ort", None),
+    ours(
+        "cognate-bf16",
+        "Cognate bf16",
+        Bf16,
+        &["--target", "ort", "--precision", "bf16"],
+        "ort",
+        None,
+    ),
     theirs("ct2-int8", "CTranslate2 int8", Int8, "ctranslate2-int8", true, None),
-    ours("cognate-int8", "Cognate int8", Int8, INT8_EXPORT, "ort", Some([[1.7; 3]; 2])).with_long(1.5),
+    ours("cognate-int8", "Cognate int8", Int8, INT8_EXPORT, "ort", Some([[1.7; 3]; 2]))
+        .with_long(1.5),
     ours(
         "cognate-int8-tensor",
         "Cognate int8-tensor",
@@ -142,11 +175,37 @@ pub const WAYS: &[Way] = &[
         Some([[1.2, 1.4, 1.5], [1.2, 1.5, 2.0]]),
     ),
     ours("cognate-tract-int8", "Cognate int8 on tract", Int8, INT8_EXPORT, "tract", None),
-    without("cognate-int8-plain", "Cognate int8, no operators of ours", Int8, INT8_EXPORT, "--plain"),
+    without(
+        "cognate-int8-plain",
+        "Cognate int8, no operators of ours",
+        Int8,
+        INT8_EXPORT,
+        "--plain",
+    ),
     without("cognate-ort-pages", "Cognate, no huge pages", F32, F32_EXPORT, "--no-huge-pages"),
-    without("cognate-int8-pages", "Cognate int8, no huge pages", Int8, INT8_EXPORT, "--no-huge-pages"),
-    ours("cognate-int8-block", "Cognate int8-block", Int8, &["--target", "ort", "--precision", "int8-block"], "ort", None),
-    ours("cognate-int4", "Cognate int4", Int4, &["--target", "ort", "--precision", "int4"], "ort", None),
+    without(
+        "cognate-int8-pages",
+        "Cognate int8, no huge pages",
+        Int8,
+        INT8_EXPORT,
+        "--no-huge-pages",
+    ),
+    ours(
+        "cognate-int8-block",
+        "Cognate int8-block",
+        Int8,
+        &["--target", "ort", "--precision", "int8-block"],
+        "ort",
+        None,
+    ),
+    ours(
+        "cognate-int4",
+        "Cognate int4",
+        Int4,
+        &["--target", "ort", "--precision", "int4"],
+        "ort",
+        None,
+    ),
 ];
 
 /// The names, for the command line.
@@ -188,7 +247,12 @@ impl Place<'_> {
             }
             Program::Ours { export, .. } => {
                 let mut command = Command::new(self.cognate);
-                command.arg("export").arg(self.checkpoint()).arg(&folder).args(["--no-verify", "--force"]).args(export);
+                command
+                    .arg("export")
+                    .arg(self.checkpoint())
+                    .arg(&folder)
+                    .args(["--no-verify", "--force"])
+                    .args(export);
                 told(&mut command)?;
             }
         }
@@ -201,14 +265,19 @@ impl Place<'_> {
         match way.program {
             Program::Theirs { kind, is_converted } => {
                 let mut command = self.script(processors::bound(self.python, threads), "serve.py");
-                command.arg(kind).arg(if is_converted { folder } else { self.checkpoint() }).arg(threads.to_string());
+                command
+                    .arg(kind)
+                    .arg(if is_converted { folder } else { self.checkpoint() })
+                    .arg(threads.to_string());
                 // Engines read the variable when they are loaded.
                 command.env("OMP_NUM_THREADS", threads.to_string());
                 command
             }
             Program::Ours { engine, flag, .. } => {
                 let mut command = processors::bound(self.bench, threads);
-                command.args(["measure", "decode", "--requests", "--engine", engine, "--model"]).arg(folder);
+                command
+                    .args(["measure", "decode", "--requests", "--engine", engine, "--model"])
+                    .arg(folder);
                 command.args(["--threads", &threads.to_string()]).args(flag);
                 command
             }
@@ -217,7 +286,10 @@ impl Place<'_> {
 
     pub fn script(&self, mut command: Command, name: &str) -> Command {
         // Without files in the source tree.
-        command.arg(self.scripts.join(name)).env("PYTHONDONTWRITEBYTECODE", "1").env("HF_HUB_OFFLINE", "1");
+        command
+            .arg(self.scripts.join(name))
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("HF_HUB_OFFLINE", "1");
         command
     }
 }

@@ -42,7 +42,8 @@ impl Cell {
         Summary::of(rounds.map(|(program, to)| program[1] / to[1])).median
     }
 
-    /// How many sentences have the same tokens as the first program's, up to the end of the shorter: others add end tokens and padding.
+    /// How many sentences have the same tokens as the first program's, up to the end of the
+    /// shorter: others add end tokens and padding.
     pub fn equal(&self, program: usize) -> usize {
         let [first, other] = [0, program].map(|program| &self.found[program]);
         first.iter().zip(other).filter(|(first, other)| other.starts_with(first)).count()
@@ -73,25 +74,46 @@ impl Report {
     }
 
     /// The ratios of the graph's time to those of other programs.
-    fn ratios<'a>(&'a self, cell: &'a Cell) -> impl Iterator<Item = (&'static Way, f64, Option<Bound>)> + 'a {
+    fn ratios<'a>(
+        &'a self,
+        cell: &'a Cell,
+    ) -> impl Iterator<Item = (&'static Way, f64, Option<Bound>)> + 'a {
         let graph = self.place("generate");
-        let others =
-            self.ways.iter().enumerate().filter_map(move |(place, way)| Some((graph.filter(|graph| *graph != place)?, place, *way)));
-        others.map(|(graph, place, way)| (way, cell.ratio(graph, place), Self::bound(way.name, cell.column)))
+        let others = self.ways.iter().enumerate().filter_map(move |(place, way)| {
+            Some((graph.filter(|graph| *graph != place)?, place, *way))
+        });
+        others.map(|(graph, place, way)| {
+            (way, cell.ratio(graph, place), Self::bound(way.name, cell.column))
+        })
     }
 
     pub fn missed(&self) -> Vec<String> {
-        let ratios = self.cells.iter().flat_map(|cell| self.ratios(cell).map(move |ratio| (cell.column, ratio)));
+        let ratios = self
+            .cells
+            .iter()
+            .flat_map(|cell| self.ratios(cell).map(move |ratio| (cell.column, ratio)));
         let missed = ratios.filter_map(|(column, (way, ratio, bound))| {
             let bound = bound.filter(|bound| !bound.is_kept(ratio))?;
-            Some(format!("{}: {} of the time of the {}, {}", column.title(), bound.shown(ratio), way.title, bound.words()))
+            Some(format!(
+                "{}: {} of the time of the {}, {}",
+                column.title(),
+                bound.shown(ratio),
+                way.title,
+                bound.words()
+            ))
         });
         missed.collect()
     }
 
     pub fn text(&self) -> String {
-        let titles = |title: &str| self.ways.iter().map(|way| format!("{title}: {}", way.title)).collect::<Vec<_>>();
-        let others: Vec<_> = self.ways.iter().filter(|way| way.name != "generate" && self.place("generate").is_some()).collect();
+        let titles = |title: &str| {
+            self.ways.iter().map(|way| format!("{title}: {}", way.title)).collect::<Vec<_>>()
+        };
+        let others: Vec<_> = self
+            .ways
+            .iter()
+            .filter(|way| way.name != "generate" && self.place("generate").is_some())
+            .collect();
         let header = [
             vec!["ms a sentence".to_owned()],
             titles("wall"),
@@ -100,10 +122,24 @@ impl Report {
             others.iter().map(|way| format!("equal to the {}", way.title)).collect(),
         ];
         let row = |cell: &Cell| {
-            let each = |clock| (0..self.ways.len()).map(move |way| format!("{:.2}", cell.median(way, clock) * 1e3 / self.sentences as f64));
-            let ratio = |(_, ratio, bound): (_, f64, Option<Bound>)| bound.map_or_else(|| format!("{ratio:.2}"), |bound| bound.cell(ratio));
-            let equal = others.iter().filter_map(|way| Some(format!("{} of {}", cell.equal(self.place(way.name)?), self.sentences)));
-            [cell.column.title()].into_iter().chain(each(0)).chain(each(1)).chain(self.ratios(cell).map(ratio)).chain(equal).collect()
+            let each = |clock| {
+                (0..self.ways.len()).map(move |way| {
+                    format!("{:.2}", cell.median(way, clock) * 1e3 / self.sentences as f64)
+                })
+            };
+            let ratio = |(_, ratio, bound): (_, f64, Option<Bound>)| {
+                bound.map_or_else(|| format!("{ratio:.2}"), |bound| bound.cell(ratio))
+            };
+            let equal = others.iter().filter_map(|way| {
+                Some(format!("{} of {}", cell.equal(self.place(way.name)?), self.sentences))
+            });
+            [cell.column.title()]
+                .into_iter()
+                .chain(each(0))
+                .chain(each(1))
+                .chain(self.ratios(cell).map(ratio))
+                .chain(equal)
+                .collect()
         };
         let rows: Vec<Vec<String>> = self.cells.iter().map(row).collect();
         let mut engines = self.engines.clone();
@@ -122,7 +158,12 @@ impl Report {
     /// The part of the committed page.
     pub fn section(&self) -> Section {
         let introduction = INTRODUCTION.into();
-        Section { title: "Speed of one graph that decodes", introduction, processor: Machine::here().title, text: self.text() }
+        Section {
+            title: "Speed of one graph that decodes",
+            introduction,
+            processor: Machine::here().title,
+            text: self.text(),
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! `cognate-bench measure decode`: the time of whole calls of the decoder, from token ids to token ids.
+//! `cognate-bench measure decode`: the time of whole calls of the decoder, from token ids to token
+//! ids.
 
 use super::print_line;
 use crate::driver::Answer;
@@ -40,7 +41,8 @@ pub struct Decode {
     /// Do not use huge pages for the model
     #[arg(long)]
     pub no_huge_pages: bool,
-    /// Answer requests on standard input, one per line: {"sources": [[5, 6, 0]], "beams": 4, "new_tokens": 32}
+    /// Answer requests on standard input, one per line: {"sources": [[5, 6, 0]], "beams": 4,
+    /// "new_tokens": 32}
     #[arg(long)]
     pub requests: bool,
     /// Number of sentences of a call, of equal lengths
@@ -76,12 +78,14 @@ pub fn run(options: &Decode, out: &mut dyn Write) -> Result<()> {
     (load.device, load.threads, load.plain) = (options.device, options.threads, options.plain);
     load.huge_pages = !options.no_huge_pages;
     let mut model = Loaded::open(&options.model, options.engine, &load)?;
-    let loaded = json!({ "engine": model.decoder.engine(), "load_seconds": start.elapsed().as_secs_f64() });
+    let loaded =
+        json!({ "engine": model.decoder.engine(), "load_seconds": start.elapsed().as_secs_f64() });
     print_line(out, &loaded)?;
     if options.requests {
         for line in io::stdin().lock().lines() {
             let line = line.context("standard input")?;
-            let request: Request = serde_json::from_str(&line).context("standard input: expected {sources, beams, new_tokens}")?;
+            let request: Request = serde_json::from_str(&line)
+                .context("standard input: expected {sources, beams, new_tokens}")?;
             print_line(out, &model.measure(&request)?)?;
         }
     } else {
@@ -104,7 +108,11 @@ impl Decode {
             let tokens = (0..inner).map(|position| token(sentence * inner + position));
             tokens.chain([config.eos_token as i64]).collect()
         };
-        Request { sources: (0..self.batch.get()).map(source).collect(), beams: self.beams, new_tokens: self.new_tokens }
+        Request {
+            sources: (0..self.batch.get()).map(source).collect(),
+            beams: self.beams,
+            new_tokens: self.new_tokens,
+        }
     }
 }
 
@@ -118,7 +126,8 @@ pub struct Loaded {
 
 impl Loaded {
     pub fn open(folder: &Path, engine: Engine, load: &Load) -> Result<Self> {
-        find_layout(folder).with_context(|| format!("{}: expected the folder of an export", folder.display()))?;
+        find_layout(folder)
+            .with_context(|| format!("{}: expected the folder of an export", folder.display()))?;
         let Configuration { config_json, config, generation_json } = Configuration::read(folder)?;
         let settings = Settings::from_json(&config_json, generation_json.as_deref(), &config)?;
         let runtime = engine.open(load.device)?;
@@ -136,7 +145,8 @@ impl Loaded {
     pub fn measure(&mut self, request: &Request) -> Result<Answer> {
         let mut settings = self.settings.clone();
         settings.num_beams = request.beams.get();
-        (settings.min_new_tokens, settings.max_new_tokens) = (request.new_tokens.get(), request.new_tokens.get());
+        (settings.min_new_tokens, settings.max_new_tokens) =
+            (request.new_tokens.get(), request.new_tokens.get());
         (settings.forced_bos_token, settings.forced_eos_token) = (None, None);
         let before = self.in_graph.load(Ordering::Relaxed);
         let start = Instant::now();
@@ -147,7 +157,13 @@ impl Loaded {
         let expected = request.sources.len() * request.new_tokens.get();
         ensure!(tokens == expected, "expected {expected} tokens, found {tokens}");
         let peak_bytes = memory::of(std::process::id(), "VmHWM").unwrap_or_default();
-        Ok(Answer { seconds, seconds_in_graph: Some(in_graph.as_secs_f64()), tokens, peak_bytes, loss: None })
+        Ok(Answer {
+            seconds,
+            seconds_in_graph: Some(in_graph.as_secs_f64()),
+            tokens,
+            peak_bytes,
+            loss: None,
+        })
     }
 }
 
@@ -200,7 +216,10 @@ impl Timed {
     pub fn timed(&mut self, run: impl FnOnce(&mut dyn Session) -> Ran<Values>) -> Ran<Values> {
         let start = Instant::now();
         let found = run(self.inner.as_mut());
-        self.spent.fetch_add(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.spent.fetch_add(
+            u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            Ordering::Relaxed,
+        );
         found
     }
 }

@@ -1,4 +1,5 @@
-//! `cognate-bench measure generate`: the time of decoding real sentences, from token ids to token ids.
+//! `cognate-bench measure generate`: the time of decoding real sentences, from token ids to token
+//! ids.
 
 use super::decode::Loaded;
 use super::print_line;
@@ -15,7 +16,8 @@ use std::time::Instant;
 
 /// Measure the decoding of sentences up to their end tokens, on one thread
 ///
-/// Answers requests on standard input, one per line: {"sources": [[5, 6, 0], [7, 0]], "beams": 4, "batch": 1}
+/// Answers requests on standard input, one per line: {"sources": [[5, 6, 0], [7, 0]], "beams": 4,
+/// "batch": 1}
 #[derive(clap::Args)]
 pub struct Generate {
     /// Folder of an export
@@ -56,17 +58,24 @@ pub fn run(options: &Generate, out: &mut dyn Write) -> Result<()> {
     let mut model = Loaded::open(&options.model, options.engine, &load)?;
     print_line(out, &json!({ "engine": model.decoder.engine() }))?;
     for line in io::stdin().lock().lines() {
-        let request: Request =
-            serde_json::from_str(&line.context("standard input")?).context("standard input: expected {sources, beams, batch}")?;
+        let request: Request = serde_json::from_str(&line.context("standard input")?)
+            .context("standard input: expected {sources, beams, batch}")?;
         let mut settings = model.settings.clone();
         settings.num_beams = request.beams.get();
         let (start, before) = (Instant::now(), processor_seconds()?.own);
         let mut found = Vec::new();
         for sources in request.sources.chunks(request.batch.get()) {
-            found.extend(generate(model.decoder.as_mut(), sources, &settings)?.into_iter().map(|sentence| sentence.tokens));
+            found.extend(
+                generate(model.decoder.as_mut(), sources, &settings)?
+                    .into_iter()
+                    .map(|sentence| sentence.tokens),
+            );
         }
         let processor_seconds = processor_seconds()?.own - before;
-        print_line(out, &Answer { seconds: start.elapsed().as_secs_f64(), processor_seconds, found })?;
+        print_line(
+            out,
+            &Answer { seconds: start.elapsed().as_secs_f64(), processor_seconds, found },
+        )?;
     }
     Ok(())
 }

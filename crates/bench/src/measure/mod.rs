@@ -1,7 +1,8 @@
-//! The measuring programs: whole calls of the decoder, real sentences, text, audio, updates of a training run, and reading memory.
+//! The measuring programs: whole calls of the decoder, real sentences, text, audio, updates of a
+//! training run, and reading memory.
 //!
-//! Answers are lines of JSON on standard output. Models are loaded once and measured repeatedly, by options or by requests on standard
-//! input, so that several programs can run in turn.
+//! Answers are lines of JSON on standard output. Models are loaded once and measured repeatedly, by
+//! options or by requests on standard input, so that several programs can run in turn.
 
 pub mod decode;
 pub mod generate;
@@ -68,11 +69,23 @@ pub struct Single {
 }
 
 impl Single {
-    fn open(&self, shortlist: Option<PathBuf>, batch_tokens: Option<NonZeroUsize>) -> Result<Translator> {
+    fn open(
+        &self,
+        shortlist: Option<PathBuf>,
+        batch_tokens: Option<NonZeroUsize>,
+    ) -> Result<Translator> {
         let one = Some(NonZeroUsize::MIN);
-        let load = LoadOptions { engine: self.engine, workers: one, threads: one, huge_pages: true, shortlist, ..LoadOptions::default() };
+        let load = LoadOptions {
+            engine: self.engine,
+            workers: one,
+            threads: one,
+            huge_pages: true,
+            shortlist,
+            ..LoadOptions::default()
+        };
         let decoding = DecodingOptions { beams: Some(self.beams), ..DecodingOptions::default() };
-        let options = TranslatorOptions { load, decoding, batch_tokens, ..TranslatorOptions::default() };
+        let options =
+            TranslatorOptions { load, decoding, batch_tokens, ..TranslatorOptions::default() };
         Ok(Translator::load(ModelSource::find(&self.model)?, &options)?)
     }
 }

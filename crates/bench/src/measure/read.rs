@@ -1,7 +1,9 @@
-//! `cognate-bench measure read`: the number of bytes that this machine reads per second, if it reads the same ones repeatedly.
+//! `cognate-bench measure read`: the number of bytes that this machine reads per second, if it
+//! reads the same ones repeatedly.
 //!
-//! Each step of a decoder reads all weights. Weights beyond the processor's caches come from memory, so the speed depends on their size.
-//! The best way to read differs between processors: several are tried, in ordinary and in huge pages.
+//! Each step of a decoder reads all weights. Weights beyond the processor's caches come from
+//! memory, so the speed depends on their size. The best way to read differs between processors:
+//! several are tried, in ordinary and in huge pages.
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -16,7 +18,8 @@ use serde_json::json;
 
 /// Bytes of a block: an ordinary page.
 pub const BLOCK: usize = 4096;
-/// Number of passes over the memory, of which the fastest counts, and the least bytes of a pass, compared with which starting threads is fast.
+/// Number of passes over the memory, of which the fastest counts, and the least bytes of a pass,
+/// compared with which starting threads is fast.
 pub const PASSES: usize = 5;
 pub const PASS_BYTES: usize = 1 << 27;
 /// Largest size: 8 GiB, beyond every cache.
@@ -37,20 +40,33 @@ pub struct Read {
     pub bytes: Vec<NonZeroUsize>,
 }
 
-/// A way to read: the number of parallel streams over parts of the memory, and the distance of prefetching in bytes.
+/// A way to read: the number of parallel streams over parts of the memory, and the distance of
+/// prefetching in bytes.
 #[derive(Clone, Copy)]
 pub struct Way {
     pub streams: usize,
     pub ahead: usize,
 }
 
-pub const WAYS: [Way; 4] =
-    [Way { streams: 1, ahead: 0 }, Way { streams: 1, ahead: 2 * BLOCK }, Way { streams: 4, ahead: 0 }, Way { streams: 4, ahead: BLOCK }];
+pub const WAYS: [Way; 4] = [
+    Way { streams: 1, ahead: 0 },
+    Way { streams: 1, ahead: 2 * BLOCK },
+    Way { streams: 4, ahead: 0 },
+    Way { streams: 4, ahead: BLOCK },
+];
 
 /// Runs the command.
 pub fn run(options: &Read, out: &mut dyn Write) -> Result<()> {
-    ensure!(options.threads.get() <= MOST_THREADS, "--threads: expected at most {MOST_THREADS}, found {}", options.threads);
-    let speeds: Vec<f64> = options.bytes.iter().map(|bytes| fastest(bytes.get(), options.threads.get())).collect::<Result<_>>()?;
+    ensure!(
+        options.threads.get() <= MOST_THREADS,
+        "--threads: expected at most {MOST_THREADS}, found {}",
+        options.threads
+    );
+    let speeds: Vec<f64> = options
+        .bytes
+        .iter()
+        .map(|bytes| fastest(bytes.get(), options.threads.get()))
+        .collect::<Result<_>>()?;
     super::print_line(out, &json!({ "bytes_per_second": speeds }))
 }
 
@@ -58,11 +74,15 @@ pub fn run(options: &Read, out: &mut dyn Write) -> Result<()> {
 pub fn fastest(bytes: usize, threads: usize) -> Result<f64> {
     let mut best = 0.0f64;
     let least = 4 * BLOCK * threads;
-    ensure!((least..=MOST_BYTES).contains(&bytes), "--bytes: expected {least} (16 KiB for each thread) to {MOST_BYTES}, found {bytes}");
+    ensure!(
+        (least..=MOST_BYTES).contains(&bytes),
+        "--bytes: expected {least} (16 KiB for each thread) to {MOST_BYTES}, found {bytes}"
+    );
     for in_huge_pages in [false, true] {
         // A multiple of blocks for all streams.
         let part = (bytes / threads).next_multiple_of(4 * BLOCK);
-        let memory = (0..threads).map(|_| memory(part, in_huge_pages)).collect::<Result<Vec<_>>>()?;
+        let memory =
+            (0..threads).map(|_| memory(part, in_huge_pages)).collect::<Result<Vec<_>>>()?;
         let repeats = PASS_BYTES.div_ceil(part * threads);
         for way in WAYS {
             for _ in 0..PASSES {
@@ -84,7 +104,8 @@ pub fn memory(bytes: usize, in_huge_pages: bool) -> Result<MmapMut> {
     let mut memory = MmapMut::map_anon(bytes).context("no memory to read")?;
     #[cfg(target_os = "linux")]
     {
-        let pages = if in_huge_pages { memmap2::Advice::HugePage } else { memmap2::Advice::NoHugePage };
+        let pages =
+            if in_huge_pages { memmap2::Advice::HugePage } else { memmap2::Advice::NoHugePage };
         // Systems without huge pages use ordinary ones.
         let _ = memory.advise(pages);
     }
@@ -110,7 +131,8 @@ impl Way {
     }
 }
 
-/// The wrapping sum of a block's 64-bit numbers; reads each byte once, with the processor's longest vectors.
+/// The wrapping sum of a block's 64-bit numbers; reads each byte once, with the processor's longest
+/// vectors.
 pub fn sum(block: &[u8]) -> u64 {
     Arch::new().dispatch(
         #[inline(always)]
@@ -119,7 +141,10 @@ pub fn sum(block: &[u8]) -> u64 {
 }
 
 #[inline(always)]
-#[allow(clippy::needless_range_loop, reason = "iterators over two sides are not always inlined into functions of other instruction sets")]
+#[allow(
+    clippy::needless_range_loop,
+    reason = "iterators over two sides are not always inlined into functions of other instruction sets"
+)]
 fn sum_lines(block: &[u8]) -> u64 {
     const NUMBERS: usize = 64;
     let mut sums = [0u64; NUMBERS];

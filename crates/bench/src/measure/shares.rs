@@ -11,7 +11,8 @@ use std::time::Instant;
 
 /// Measure what the translation of a text spends its time on, on one thread
 ///
-/// Reads lines from standard input. Exports of `--target ort` only: the operators of others are the engine's.
+/// Reads lines from standard input. Exports of `--target ort` only: the operators of others are the
+/// engine's.
 #[derive(clap::Args)]
 pub struct Shares {
     #[command(flatten)]
@@ -39,14 +40,21 @@ pub struct Answer {
 impl Answer {
     /// What is in no graph, and is no tokenizer: batches, searches, and the engine's calls.
     pub fn outside(&self) -> f64 {
-        self.total - self.tokenizer - self.encoder - self.products - self.output_layer - self.attention - self.others
+        self.total
+            - self.tokenizer
+            - self.encoder
+            - self.products
+            - self.output_layer
+            - self.attention
+            - self.others
     }
 }
 
 /// Runs the command.
 pub fn run(options: &Shares, out: &mut dyn Write) -> Result<()> {
     let translator = options.translator.open(None, Some(options.batch_tokens))?;
-    let lines = io::stdin().lines().collect::<io::Result<Vec<String>>>().context("standard input")?;
+    let lines =
+        io::stdin().lines().collect::<io::Result<Vec<String>>>().context("standard input")?;
     // Warms up.
     translator.translate(&lines[..lines.len().min(100)])?;
     start_times();
@@ -63,6 +71,10 @@ pub fn run(options: &Shares, out: &mut dyn Write) -> Result<()> {
     }
     let tokenizer = start.elapsed().as_secs_f64();
     let [encoder, products, output_layer, attention, others] =
-        [spent.encoder, spent.products, spent.output_layer, spent.attention, spent.others].map(|time| time.as_secs_f64());
-    print_line(out, &Answer { total, tokenizer, encoder, products, output_layer, attention, others })
+        [spent.encoder, spent.products, spent.output_layer, spent.attention, spent.others]
+            .map(|time| time.as_secs_f64());
+    print_line(
+        out,
+        &Answer { total, tokenizer, encoder, products, output_layer, attention, others },
+    )
 }

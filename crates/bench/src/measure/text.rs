@@ -1,4 +1,5 @@
-//! `cognate-bench measure text`: sentences one at a time through a warm translator, text in and text out.
+//! `cognate-bench measure text`: sentences one at a time through a warm translator, text in and
+//! text out.
 
 use super::{Single, print_line};
 use anyhow::{Context, Result};
@@ -42,7 +43,8 @@ pub fn run(options: &Text, out: &mut dyn Write) -> Result<()> {
     let translator = options.translator.open(options.shortlist.clone(), None)?;
     print_line(out, &json!({ "engine": translator.engine() }))?;
     for line in io::stdin().lock().lines() {
-        let request: Request = serde_json::from_str(&line.context("standard input")?).context("standard input: expected {lines}")?;
+        let request: Request = serde_json::from_str(&line.context("standard input")?)
+            .context("standard input: expected {lines}")?;
         let (mut answer, before) = (Answer::default(), processor_seconds()?.own);
         for line in &request.lines {
             let start = Instant::now();

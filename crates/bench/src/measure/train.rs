@@ -1,7 +1,9 @@
-//! `cognate-bench measure train`: the time of updates of a training run, for `cargo xtask bench train`.
+//! `cognate-bench measure train`: the time of updates of a training run, for
+//! `cargo xtask bench train`.
 //!
-//! The run is the loop of `cognate train`, which waits between requests, so that several programs can run in turn. First it writes the
-//! files that others need for the same work: `config.json`, and the batches as lines of JSON.
+//! The run is the loop of `cognate train`, which waits between requests, so that several programs
+//! can run in turn. First it writes the files that others need for the same work: `config.json`,
+//! and the batches as lines of JSON.
 
 use super::print_line;
 use crate::driver::{Answer, Greeting};
@@ -10,7 +12,9 @@ use cognate_model::interface::{ATTENTION_MASK, DECODER_INPUT_IDS, INPUT_IDS, LAB
 use cognate_runtime::{Device, Engine};
 use cognate_text::Tokenizer;
 use cognate_train::config::TrainingConfig;
-use cognate_train::{Batches, Beginning, Corpus, Event, Framing, IGNORED, Machine, Position, Trainer};
+use cognate_train::{
+    Batches, Beginning, Corpus, Event, Framing, IGNORED, Machine, Position, Trainer,
+};
 use serde::Deserialize;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -23,7 +27,8 @@ use xtask::memory;
 
 /// Measure updates of a training run
 ///
-/// Answers requests on standard input, one per line: {"updates": 8}. Prints lines of JSON: first the engine, then one for each request.
+/// Answers requests on standard input, one per line: {"updates": 8}. Prints lines of JSON: first
+/// the engine, then one for each request.
 #[derive(clap::Args)]
 pub struct Train {
     /// Settings of the run, with tokenizer.from
@@ -56,9 +61,15 @@ pub fn run(options: &Train, out: &mut dyn Write) -> Result<()> {
     let base_bytes = memory("VmRSS");
     let mut config = TrainingConfig::read(&options.config)?;
     // Requests end the run; its log has the time in the engine.
-    (config.schedule.max_updates, config.schedule.validate_every, config.schedule.log_every) = (Some(u64::MAX), u64::MAX, 1);
+    (config.schedule.max_updates, config.schedule.validate_every, config.schedule.log_every) =
+        (Some(u64::MAX), u64::MAX, 1);
     let runtime = options.engine.open(Device::Cpu)?;
-    let mut trainer = Trainer::new(config.clone(), &options.out, Beginning::Fresh, Machine::alone(&*runtime, Device::Cpu))?;
+    let mut trainer = Trainer::new(
+        config.clone(),
+        &options.out,
+        Beginning::Fresh,
+        Machine::alone(&*runtime, Device::Cpu),
+    )?;
     if let (Some(folder), Some(count)) = (&options.write, options.batches) {
         write(folder, &config, &trainer, count)?;
     }
@@ -67,11 +78,13 @@ pub fn run(options: &Train, out: &mut dyn Write) -> Result<()> {
     let mut requests = io::stdin().lines();
     let mut next = || -> Result<Option<u64>> {
         let Some(line) = requests.next() else { return Ok(None) };
-        let request: Request = serde_json::from_str(&line?).context("standard input: expected {\"updates\": N}")?;
+        let request: Request =
+            serde_json::from_str(&line?).context("standard input: expected {\"updates\": N}")?;
         Ok(Some(request.updates.get()))
     };
     let Some(mut left) = next()? else { return Ok(()) };
-    let (mut answer, mut start, mut logged, mut failure) = (Answer::default(), Instant::now(), 0.0, None);
+    let (mut answer, mut start, mut logged, mut failure) =
+        (Answer::default(), Instant::now(), 0.0, None);
     trainer.run(&mut |event| {
         match event {
             Event::Logged(stretch) => {
@@ -109,17 +122,31 @@ pub fn run(options: &Train, out: &mut dyn Write) -> Result<()> {
 }
 
 /// Writes the files that other programs need to train the same model on the same batches.
-pub fn write(folder: &Path, config: &TrainingConfig, trainer: &Trainer<'_>, count: usize) -> Result<()> {
-    let Some(tokenizer) = &config.tokenizer.from else { bail!("tokenizer.from is missing: batches are written with a given tokenizer") };
+pub fn write(
+    folder: &Path,
+    config: &TrainingConfig,
+    trainer: &Trainer<'_>,
+    count: usize,
+) -> Result<()> {
+    let Some(tokenizer) = &config.tokenizer.from else {
+        bail!("tokenizer.from is missing: batches are written with a given tokenizer")
+    };
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     fs::write(folder.join("config.json"), trainer.model().config_json())?;
     let model = trainer.model().config();
     let token = |id: usize| id as i64;
     let (start, pad) = (token(model.start_token), token(model.pad_token));
-    let framing = Framing { start, prefix: Vec::new(), suffix: vec![token(model.eos_token)], pad, label_padding: IGNORED };
+    let framing = Framing {
+        start,
+        prefix: Vec::new(),
+        suffix: vec![token(model.eos_token)],
+        pad,
+        label_padding: IGNORED,
+    };
     let corpus = Arc::new(Corpus::open(&config.train_files(), &config.cleaning())?);
     let tokenizer = Arc::new(Tokenizer::from_folder(tokenizer)?);
-    let batches = Batches::new(corpus, tokenizer, config.batch_settings(framing), Position::default())?;
+    let batches =
+        Batches::new(corpus, tokenizer, config.batch_settings(framing), Position::default())?;
     let path = folder.join("batches.jsonl");
     let mut file = BufWriter::new(File::create(&path).with_context(|| path.display().to_string())?);
     for batch in batches.take(count) {
@@ -130,8 +157,12 @@ pub fn write(folder: &Path, config: &TrainingConfig, trainer: &Trainer<'_>, coun
             (DECODER_INPUT_IDS, &arrays.decoder_input_ids),
             (LABELS, &arrays.labels),
         ];
-        let rows =
-            fields.map(|(name, array)| (name.to_owned(), array.rows().into_iter().map(|row| row.to_vec()).collect::<Vec<_>>().into()));
+        let rows = fields.map(|(name, array)| {
+            (
+                name.to_owned(),
+                array.rows().into_iter().map(|row| row.to_vec()).collect::<Vec<_>>().into(),
+            )
+        });
         writeln!(file, "{}", serde_json::Value::Object(rows.into_iter().collect()))?;
     }
     Ok(file.flush()?)

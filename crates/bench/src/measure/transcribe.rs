@@ -31,7 +31,8 @@ pub struct Transcribe {
     /// Number of hypotheses of a window; 1 is greedy
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub beams: usize,
-    /// Number of windows of a batch, cut in pauses and without timestamps; 1 for windows that follow timestamps
+    /// Number of windows of a batch, cut in pauses and without timestamps; 1 for windows that
+    /// follow timestamps
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub batch: usize,
     /// Maximum number of new tokens of a window, without timestamps
@@ -80,11 +81,16 @@ pub fn run(options: &Transcribe, out: &mut dyn Write) -> Result<()> {
         voice_detector: options.vad.clone(),
         ..TranscriptionOptions::default()
     };
-    let transcriber = Transcriber::load(ModelSource::find(&options.model)?, &TranscriberOptions { load, transcription })?;
+    let transcriber = Transcriber::load(
+        ModelSource::find(&options.model)?,
+        &TranscriberOptions { load, transcription },
+    )?;
     print_line(out, &json!({ "engine": transcriber.engine() }))?;
     for line in io::stdin().lock().lines() {
-        let request: Request = serde_json::from_str(&line.context("standard input")?).context("standard input: expected {files}")?;
-        let (start, before, mut answer) = (Instant::now(), processor_seconds()?.own, Answer::default());
+        let request: Request = serde_json::from_str(&line.context("standard input")?)
+            .context("standard input: expected {files}")?;
+        let (start, before, mut answer) =
+            (Instant::now(), processor_seconds()?.own, Answer::default());
         for file in &request.files {
             let found = transcriber.transcribe(file)?;
             answer.audio_seconds += found.duration;

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::checkpoint::{BASE, Shape, TOKENIZER, Tensor, checkpoint, generation_config, tensors, write, write_json};
+use crate::checkpoint::{
+    BASE, Shape, TOKENIZER, Tensor, checkpoint, generation_config, tensors, write, write_json,
+};
 use xtask::workspace::Workspace;
 
 /// A model that translates English text.
@@ -24,12 +26,13 @@ const VOCAB: usize = 58_101;
 const END: usize = 0;
 /// Also the start token.
 const PADDING: usize = 2;
-/// The end token's weights for sinusoids whose period, divided by 2π, is within these bounds: its logit grows with the position, so that
-/// translations differ in length, but hardly any goes on forever.
+/// The end token's weights for sinusoids whose period, divided by 2π, is within these bounds: its
+/// logit grows with the position, so that translations differ in length, but hardly any goes on
+/// forever.
 const END_WEIGHT: f32 = 0.6;
 const PERIODS: std::ops::Range<f64> = 8.0..30.0;
-/// The last number of the decoder's output, which is that of the end token alone: translations have about as many tokens as Multi30k's
-/// references on average.
+/// The last number of the decoder's output, which is that of the end token alone: translations have
+/// about as many tokens as Multi30k's references on average.
 const END_BIAS: f32 = 4.4;
 /// Of translations, with the start token.
 const MAX_LENGTH: usize = 64;
@@ -72,16 +75,24 @@ impl Model {
     }
 }
 
-/// A checkpoint with the bundled tokenizer, whose vocabulary is filled up with words that no text has.
+/// A checkpoint with the bundled tokenizer, whose vocabulary is filled up with words that no text
+/// has.
 fn marian_base(workspace: &Workspace) -> Result<PathBuf> {
     let (shape, width) = (Shape { vocab: VOCAB, ..BASE }, BASE.d_model);
     let made = checkpoint(workspace, "text/marian-base/checkpoint", shape, write)?;
-    let place_of = |name: &str| tensors(shape).iter().take_while(|tensor| tensor.name != name).map(Tensor::n_elements).sum::<usize>();
+    let place_of = |name: &str| {
+        tensors(shape)
+            .iter()
+            .take_while(|tensor| tensor.name != name)
+            .map(Tensor::n_elements)
+            .sum::<usize>()
+    };
     let values = made.weights.metadata()?.len() - 4 * made.parameters;
     let mut weights = OpenOptions::new().write(true).open(&made.weights)?;
     let mut put = |place: usize, numbers: &[f32]| {
         weights.seek(SeekFrom::Start(values + 4 * place as u64))?;
-        weights.write_all(&numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>())
+        weights
+            .write_all(&numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>())
     };
     let last_bias = format!("model.decoder.layers.{}.final_layer_norm.bias", BASE.layers - 1);
     // As those of OPUS-MT.
@@ -93,25 +104,30 @@ fn marian_base(workspace: &Workspace) -> Result<PathBuf> {
     put(table + END * width, &end_weights(width))?;
     let mut settings = generation_config();
     settings["max_length"] = MAX_LENGTH.into();
-    // As CTranslate2 ends a search. By transformers' default one with random weights would go on to the limit.
+    // As CTranslate2 ends a search. By transformers' default one with random weights would go on to
+    // the limit.
     settings["early_stopping"] = true.into();
     write_json(&made.folder.join("generation_config.json"), &settings)?;
     let path = made.folder.join(TOKENIZER[0]);
     let mut tokenizer: Value = serde_json::from_str(&fs::read_to_string(&path)?)?;
-    let words = tokenizer["model"]["vocab"].as_array_mut().context("tokenizer.json: expected a list of pieces")?;
+    let words = tokenizer["model"]["vocab"]
+        .as_array_mut()
+        .context("tokenizer.json: expected a list of pieces")?;
     let rarest = words.last().map_or(Value::Null, |last| last[1].clone());
     words.extend((words.len()..VOCAB).map(|id| json!([format!("▁unused{id}"), rarest])));
     write_json(&path, &tokenizer)?;
     Ok(made.folder)
 }
 
-/// Positive for sines, which come first and grow with the position, negative for cosines, 1 for the last number.
+/// Positive for sines, which come first and grow with the position, negative for cosines, 1 for the
+/// last number.
 fn end_weights(width: usize) -> Vec<f32> {
     let half = width / 2;
-    let weight = |place: usize| match PERIODS.contains(&1e4_f64.powf((place % half) as f64 / half as f64)) {
-        true if place < half => END_WEIGHT,
-        true => -END_WEIGHT,
-        false => f32::from(u8::from(place + 1 == width)),
-    };
+    let weight =
+        |place: usize| match PERIODS.contains(&1e4_f64.powf((place % half) as f64 / half as f64)) {
+            true if place < half => END_WEIGHT,
+            true => -END_WEIGHT,
+            false => f32::from(u8::from(place + 1 == width)),
+        };
     (0..width).map(weight).collect()
 }

@@ -43,7 +43,8 @@ impl Cell {
     }
 
     pub fn title(&self) -> String {
-        let search = if self.beams == 1 { "greedy".to_owned() } else { format!("{} beams", self.beams) };
+        let search =
+            if self.beams == 1 { "greedy".to_owned() } else { format!("{} beams", self.beams) };
         let workers = match self.workers {
             Some(1) => ", 1 worker".to_owned(),
             Some(workers) => format!(", {workers} workers"),
@@ -110,13 +111,28 @@ pub struct Quality {
 
 impl Report {
     pub fn new(model: Model, rounds: u32, lines: usize, references: Vec<String>) -> Self {
-        Self { model, rounds, lines, references, files: Vec::new(), single: Vec::new(), shares: Vec::new(), quality: Vec::new() }
+        Self {
+            model,
+            rounds,
+            lines,
+            references,
+            files: Vec::new(),
+            single: Vec::new(),
+            shares: Vec::new(),
+            quality: Vec::new(),
+        }
     }
 
     /// All tables.
     fn text(&self) -> String {
-        let mut text =
-            format!("### {}\n\n{} rounds, {} lines.{}\n\n{}", self.model.title(), self.rounds, self.lines, self.lengths(), self.missed());
+        let mut text = format!(
+            "### {}\n\n{} rounds, {} lines.{}\n\n{}",
+            self.model.title(),
+            self.rounds,
+            self.lines,
+            self.lengths(),
+            self.missed()
+        );
         if !self.files.is_empty() {
             let header = [
                 "whole processes",
@@ -134,13 +150,23 @@ impl Report {
             ];
             let row = |cell: &Cell| {
                 let [wall, processor] = [0, 1].map(|clock| {
-                    let [theirs, ours] = [Way::CTranslate2, Way::Cognate].map(|way| format!("{:.2}", cell.least(way, clock)));
+                    let [theirs, ours] = [Way::CTranslate2, Way::Cognate]
+                        .map(|way| format!("{:.2}", cell.least(way, clock)));
                     [theirs, ours, format!("{:.2}", cell.ratio(clock))]
                 });
                 let seconds = cell.least(Way::Cognate, 0);
-                let speed = [self.lines, cell.words()].map(|count| format!("{:.0}", count as f64 / seconds));
-                let memory = [Way::CTranslate2, Way::Cognate].map(|way| format!("{:.0}", cell.memory[&way] as f64 / 1e6));
-                [cell.title()].into_iter().chain(wall).chain(processor).chain(speed).chain(memory).chain([cell.equal()]).collect()
+                let speed = [self.lines, cell.words()]
+                    .map(|count| format!("{:.0}", count as f64 / seconds));
+                let memory = [Way::CTranslate2, Way::Cognate]
+                    .map(|way| format!("{:.0}", cell.memory[&way] as f64 / 1e6));
+                [cell.title()]
+                    .into_iter()
+                    .chain(wall)
+                    .chain(processor)
+                    .chain(speed)
+                    .chain(memory)
+                    .chain([cell.equal()])
+                    .collect()
             };
             text += &table(&header, &self.files.iter().map(row).collect::<Vec<_>>());
             text.push('\n');
@@ -158,35 +184,69 @@ impl Report {
             "equal",
         ];
         let row = |cell: &Cell| {
-            let [median, last] = [0.5, 0.99].map(|share| [Way::CTranslate2, Way::Cognate].map(|way| cell.percentile(way, share)));
+            let [median, last] = [0.5, 0.99].map(|share| {
+                [Way::CTranslate2, Way::Cognate].map(|way| cell.percentile(way, share))
+            });
             let n = cell.texts[&Way::Cognate].len() as f64;
-            let processor = [Way::CTranslate2, Way::Cognate].map(|way| format!("{:.2}", cell.least(way, 1) / n * 1e3));
+            let processor = [Way::CTranslate2, Way::Cognate]
+                .map(|way| format!("{:.2}", cell.least(way, 1) / n * 1e3));
             let median_ratio = format!("{:.2}", median[0] / median[1]);
             let [median, last] = [median, last].map(|pair| pair.map(|ms| format!("{ms:.2}")));
-            let cells = [cell.title()].into_iter().chain(median).chain([median_ratio]).chain(last).chain(processor);
+            let cells = [cell.title()]
+                .into_iter()
+                .chain(median)
+                .chain([median_ratio])
+                .chain(last)
+                .chain(processor);
             cells.chain([format!("{:.2}", cell.ratio(1)), cell.equal()]).collect()
         };
         text += &table(&header, &self.single.iter().map(row).collect::<Vec<_>>());
         if !self.shares.is_empty() {
-            let header =
-                ["% of our time, 1 thread", "tokenizer", "encoder", "products", "output layer", "attention", "others", "outside", "s"];
+            let header = [
+                "% of our time, 1 thread",
+                "tokenizer",
+                "encoder",
+                "products",
+                "output layer",
+                "attention",
+                "others",
+                "outside",
+                "s",
+            ];
             let row = |(search, found): &(Search, Shares)| {
-                let Shares { total, tokenizer, encoder, products, output_layer, attention, others } = *found;
-                let parts = [tokenizer, encoder, products, output_layer, attention, others, found.outside()];
+                let Shares { total, tokenizer, encoder, products, output_layer, attention, others } =
+                    *found;
+                let parts = [
+                    tokenizer,
+                    encoder,
+                    products,
+                    output_layer,
+                    attention,
+                    others,
+                    found.outside(),
+                ];
                 let title = Cell::new(*search, None).title();
-                [title].into_iter().chain(parts.map(|part| format!("{:.0}", part / total * 100.0))).chain([format!("{total:.2}")]).collect()
+                [title]
+                    .into_iter()
+                    .chain(parts.map(|part| format!("{:.0}", part / total * 100.0)))
+                    .chain([format!("{total:.2}")])
+                    .collect()
             };
             text.push('\n');
             text += &table(&header, &self.shares.iter().map(row).collect::<Vec<_>>());
         }
         if !self.quality.is_empty() {
             let row = |Quality { precision, beams, bleu: [exact, short] }: &Quality| {
-                let search = if *beams == 1 { "greedy".to_owned() } else { format!("{beams} beams") };
+                let search =
+                    if *beams == 1 { "greedy".to_owned() } else { format!("{beams} beams") };
                 let bleu = [*exact, *short, short - exact].map(|bleu| format!("{bleu:.2}"));
                 [format!("{} {search}", precision.ours())].into_iter().chain(bleu).collect()
             };
             text.push('\n');
-            text += &table(&["BLEU, test 2016", "exact", "shortlist", "gained"], &self.quality.iter().map(row).collect::<Vec<_>>());
+            text += &table(
+                &["BLEU, test 2016", "exact", "shortlist", "gained"],
+                &self.quality.iter().map(row).collect::<Vec<_>>(),
+            );
         }
         text
     }
@@ -198,19 +258,33 @@ impl Report {
         }
         let mean = |texts: &[String]| format!("{:.1}", words(texts) as f64 / texts.len() as f64);
         let of_cell = |cell: &Cell| {
-            let [theirs, ours] = [Way::CTranslate2, Way::Cognate].map(|way| mean(&cell.texts[&way]));
+            let [theirs, ours] =
+                [Way::CTranslate2, Way::Cognate].map(|way| mean(&cell.texts[&way]));
             format!("; CTranslate2 {theirs}, Cognate {ours} ({})", cell.title())
         };
-        let cells: String = self.files.iter().filter(|cell| cell.workers == Some(1) && !cell.has_shortlist).map(of_cell).collect();
+        let cells: String = self
+            .files
+            .iter()
+            .filter(|cell| cell.workers == Some(1) && !cell.has_shortlist)
+            .map(of_cell)
+            .collect();
         format!(" Words a line: references {}{cells}.", mean(&self.references))
     }
 
     /// The cells whose ratio of processor time is below the floor of its kind.
     fn missed(&self) -> String {
-        let floors = self.files.iter().map(|cell| (cell, FILES_FLOOR)).chain(self.single.iter().map(|cell| (cell, SINGLE_FLOOR)));
+        let floors = self
+            .files
+            .iter()
+            .map(|cell| (cell, FILES_FLOOR))
+            .chain(self.single.iter().map(|cell| (cell, SINGLE_FLOOR)));
         let missed = floors.filter(|(cell, floor)| cell.ratio(1) < *floor).map(|(cell, floor)| {
             let kind = if cell.workers.is_none() { ", one sentence at a time" } else { "" };
-            format!("- {}{kind}: {:.2} times CTranslate2, at least {floor}\n", cell.title(), cell.ratio(1))
+            format!(
+                "- {}{kind}: {:.2} times CTranslate2, at least {floor}\n",
+                cell.title(),
+                cell.ratio(1)
+            )
         });
         let missed = missed.collect::<String>();
         if missed.is_empty() { missed } else { format!("Missed:\n\n{missed}\n") }
@@ -225,7 +299,12 @@ pub fn text(reports: &[Report]) -> String {
 
 /// The part of the committed page.
 pub fn section(reports: &[Report]) -> Section {
-    Section { title: "Speed on text", introduction: INTRODUCTION.into(), processor: Machine::here().title, text: text(reports) }
+    Section {
+        title: "Speed on text",
+        introduction: INTRODUCTION.into(),
+        processor: Machine::here().title,
+        text: text(reports),
+    }
 }
 
 const INTRODUCTION: &str =

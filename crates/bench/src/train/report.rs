@@ -51,27 +51,55 @@ impl Block {
         let megabytes = |bytes: u64| format!("{:.0}", bytes as f64 / 1e6);
         let row = |row: &Row| {
             // The bounds concern Cognate only.
-            let cell = |bound: Bound, ratio: f64| if row.way == Way::Cognate { bound.cell(ratio) } else { format!("{ratio:.2}") };
-            let ratios = self.ratios(row).map(|[speed, memory]| [cell(SPEED, speed), cell(MEMORY, memory)]);
+            let cell = |bound: Bound, ratio: f64| {
+                if row.way == Way::Cognate { bound.cell(ratio) } else { format!("{ratio:.2}") }
+            };
+            let ratios =
+                self.ratios(row).map(|[speed, memory]| [cell(SPEED, speed), cell(MEMORY, memory)]);
             let [speed, memory] = ratios.unwrap_or_default();
             let outside = row.outside(0).unwrap_or_else(|| "-".into());
             let peaks = [row.peak_bytes, row.memory()].map(megabytes);
-            [&[row.way.title().to_owned(), row.speed_cell(0), speed, outside], &peaks[..], &[memory]].concat()
+            [
+                &[row.way.title().to_owned(), row.speed_cell(0), speed, outside],
+                &peaks[..],
+                &[memory],
+            ]
+            .concat()
         };
-        let header = ["", "tokens/s", "to PyTorch f32", "outside the engine", "peak, MB", "of it training", "to PyTorch f32"];
+        let header = [
+            "",
+            "tokens/s",
+            "to PyTorch f32",
+            "outside the engine",
+            "peak, MB",
+            "of it training",
+            "to PyTorch f32",
+        ];
         let rows: Vec<_> = self.rows.iter().map(row).collect();
         let copies = megabytes(self.parameters * 4 * 4);
         let parameters = thousands(self.parameters);
-        format!("### {}\n\n{parameters} parameters; four copies of them are {copies} MB.\n\n{}\n", self.title(), table(&header, &rows))
+        format!(
+            "### {}\n\n{parameters} parameters; four copies of them are {copies} MB.\n\n{}\n",
+            self.title(),
+            table(&header, &rows)
+        )
     }
 
     /// A line for each missed bound.
     pub fn missed(&self) -> Vec<String> {
-        let Some([speed, memory]) = self.row(Way::Cognate).and_then(|row| self.ratios(row)) else { return Vec::new() };
-        let missed =
-            [("tokens/s", SPEED, speed), ("memory", MEMORY, memory)].into_iter().filter(|(_, bound, ratio)| !bound.is_kept(*ratio));
+        let Some([speed, memory]) = self.row(Way::Cognate).and_then(|row| self.ratios(row)) else {
+            return Vec::new();
+        };
+        let missed = [("tokens/s", SPEED, speed), ("memory", MEMORY, memory)]
+            .into_iter()
+            .filter(|(_, bound, ratio)| !bound.is_kept(*ratio));
         let line = |(name, bound, ratio): (&str, Bound, f64)| {
-            format!("{}: {} times PyTorch's {name} in f32, {}", self.title(), bound.shown(ratio), bound.words())
+            format!(
+                "{}: {} times PyTorch's {name} in f32, {}",
+                self.title(),
+                bound.shown(ratio),
+                bound.words()
+            )
         };
         missed.map(line).collect()
     }
@@ -91,7 +119,8 @@ impl Report {
     }
 
     pub fn text(&self) -> String {
-        self.blocks.iter().map(Block::text).collect::<String>() + &engines(self.blocks.iter().flat_map(|block| &block.rows))
+        self.blocks.iter().map(Block::text).collect::<String>()
+            + &engines(self.blocks.iter().flat_map(|block| &block.rows))
     }
 
     /// The section of the committed page.
@@ -108,8 +137,12 @@ impl Report {
              - *peak*: the highest resident memory; *of it training*: without the program's memory before the model was loaded.\n\n\
              `cargo xtask bench train --write` measures again, and writes the part of the processor that it runs on.\n",
         );
-        let (updates, rounds, bound, sentence) = (self.updates, self.rounds, processors::described(), machine.sentence());
-        let text = format!("{sentence}{updates} updates a turn, {rounds} rounds; each program has {bound}.\n\n{}", self.text());
+        let (updates, rounds, bound, sentence) =
+            (self.updates, self.rounds, processors::described(), machine.sentence());
+        let text = format!(
+            "{sentence}{updates} updates a turn, {rounds} rounds; each program has {bound}.\n\n{}",
+            self.text()
+        );
         Section { title: "Speed of training", introduction, processor: machine.title, text }
     }
 }

@@ -1,4 +1,5 @@
-//! A checkpoint of the shape of Whisper base with seeded random weights, for the time that a larger model takes.
+//! A checkpoint of the shape of Whisper base with seeded random weights, for the time that a larger
+//! model takes.
 
 use fs_err::{self as fs, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -28,16 +29,21 @@ const SIZES: [(&str, usize); 8] = [
     ("decoder_attention_heads", HEADS),
 ];
 
-/// Writes the checkpoint to `folder`, with vocabulary, positions, mels and tokenizer of the Whisper checkpoint `model`. Its end token
-/// has weights of 0, so that its logit never is the largest: each window has as many tokens as are allowed.
+/// Writes the checkpoint to `folder`, with vocabulary, positions, mels and tokenizer of the Whisper
+/// checkpoint `model`. Its end token has weights of 0, so that its logit never is the largest: each
+/// window has as many tokens as are allowed.
 pub(super) fn checkpoint(model: &Path, folder: &Path) -> Result<PathBuf> {
-    let mut config: Value = serde_json::from_str(&fs::read_to_string(model.join("config.json"))?).context("config.json")?;
+    let mut config: Value = serde_json::from_str(&fs::read_to_string(model.join("config.json"))?)
+        .context("config.json")?;
     SIZES.iter().for_each(|(field, size)| config[*field] = (*size).into());
     let number = |field: &str| -> Result<usize> {
         let found = config[field].as_u64().and_then(|number| usize::try_from(number).ok());
-        found.with_context(|| format!("{}: config.json: {field}: expected a number", model.display()))
+        found.with_context(|| {
+            format!("{}: config.json: {field}: expected a number", model.display())
+        })
     };
-    let [vocab, end, mels] = [number("vocab_size")?, number("eos_token_id")?, number("num_mel_bins")?];
+    let [vocab, end, mels] =
+        [number("vocab_size")?, number("eos_token_id")?, number("num_mel_bins")?];
     let positions = [number("max_source_positions")?, number("max_target_positions")?];
     fs::create_dir_all(folder)?;
     for entry in fs::read_dir(model)? {
@@ -51,7 +57,8 @@ pub(super) fn checkpoint(model: &Path, folder: &Path) -> Result<PathBuf> {
     let tensors = tensors(vocab, mels, positions);
     let (path, header) = (folder.join("model.safetensors"), header(&tensors)?);
     write(&path, &header, &tensors)?;
-    let before: usize = tensors.iter().take_while(|tensor| tensor.name != TOKENS).map(Tensor::n_elements).sum();
+    let before: usize =
+        tensors.iter().take_while(|tensor| tensor.name != TOKENS).map(Tensor::n_elements).sum();
     let mut file = OpenOptions::new().write(true).open(&path)?;
     file.seek(SeekFrom::Start((header.len() + 4 * (before + end * D_MODEL)) as u64))?;
     file.write_all(&[0; 4 * D_MODEL])?;
@@ -63,13 +70,18 @@ const TOKENS: &str = "model.decoder.embed_tokens.weight";
 /// Every parameter, in the order of the file: by name.
 fn tensors(vocab: usize, mels: usize, [source, target]: [usize; 2]) -> Vec<Tensor> {
     let mut tensors = Vec::new();
-    let mut add = |name: &str, shape: &[usize]| tensors.push(Tensor { name: format!("model.{name}"), shape: shape.to_vec() });
+    let mut add = |name: &str, shape: &[usize]| {
+        tensors.push(Tensor { name: format!("model.{name}"), shape: shape.to_vec() })
+    };
     for (convolution, channels) in [("conv1", mels), ("conv2", D_MODEL)] {
         add(&format!("encoder.{convolution}.weight"), &[D_MODEL, channels, FILTER]);
         add(&format!("encoder.{convolution}.bias"), &[D_MODEL]);
     }
     add("decoder.embed_tokens.weight", &[vocab, D_MODEL]);
-    for (side, positions, attentions) in [("encoder", source, &["self_attn"][..]), ("decoder", target, &["self_attn", "encoder_attn"])] {
+    for (side, positions, attentions) in [
+        ("encoder", source, &["self_attn"][..]),
+        ("decoder", target, &["self_attn", "encoder_attn"]),
+    ] {
         add(&format!("{side}.embed_positions.weight"), &[positions, D_MODEL]);
         let mut affine = |name: &str, shape: &[usize]| {
             add(&format!("{side}.{name}.weight"), shape);

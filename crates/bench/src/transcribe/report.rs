@@ -28,25 +28,40 @@ pub struct Cell {
 
 impl Cell {
     pub fn title(&self) -> String {
-        let search = if self.beams == 1 { "greedy".to_owned() } else { format!("{} beams", self.beams) };
-        let windows = if self.batch == 1 { "in turn".to_owned() } else { format!("batches of {}", self.batch) };
+        let search =
+            if self.beams == 1 { "greedy".to_owned() } else { format!("{} beams", self.beams) };
+        let windows = if self.batch == 1 {
+            "in turn".to_owned()
+        } else {
+            format!("batches of {}", self.batch)
+        };
         format!("{}, {search}, {windows}, {}", self.precision.ours(), threads(self.threads))
     }
 
     /// Seconds of audio per second of wall time.
     pub fn speeds(&self) -> [f64; 2] {
-        self.answers.each_ref().map(|rounds| Summary::of(rounds.iter().map(|answer| answer.audio_seconds / answer.seconds)).median)
+        self.answers.each_ref().map(|rounds| {
+            Summary::of(rounds.iter().map(|answer| answer.audio_seconds / answer.seconds)).median
+        })
     }
 
     /// faster-whisper's time on processors over ours: the median of the rounds.
     pub fn ratio(&self) -> f64 {
         let [theirs, ours] = &self.answers;
-        Summary::of(theirs.iter().zip(ours).map(|(theirs, ours)| theirs.processor_seconds / ours.processor_seconds)).median
+        Summary::of(
+            theirs
+                .iter()
+                .zip(ours)
+                .map(|(theirs, ours)| theirs.processor_seconds / ours.processor_seconds),
+        )
+        .median
     }
 
     /// The highest memory in bytes.
     pub fn memory(&self) -> [u64; 2] {
-        self.answers.each_ref().map(|rounds| rounds.iter().map(|answer| answer.peak_bytes).max().unwrap_or_default())
+        self.answers
+            .each_ref()
+            .map(|rounds| rounds.iter().map(|answer| answer.peak_bytes).max().unwrap_or_default())
     }
 
     /// Our memory over faster-whisper's.
@@ -55,10 +70,17 @@ impl Cell {
         ours as f64 / theirs as f64
     }
 
-    /// The word error rate of our texts in percent, if faster-whisper's were right; `NaN` without texts.
+    /// The word error rate of our texts in percent, if faster-whisper's were right; `NaN` without
+    /// texts.
     pub fn difference(&self) -> f64 {
-        let [theirs, ours] = self.answers.each_ref().map(|rounds| rounds.last().map_or(&[][..], |answer| &answer.texts));
-        let metric = Metric::ErrorRate(ErrorRateSettings { spelling: Spelling::Basic, ..ErrorRateSettings::default() });
+        let [theirs, ours] = self
+            .answers
+            .each_ref()
+            .map(|rounds| rounds.last().map_or(&[][..], |answer| &answer.texts));
+        let metric = Metric::ErrorRate(ErrorRateSettings {
+            spelling: Spelling::Basic,
+            ..ErrorRateSettings::default()
+        });
         metric.statistics(ours, &[theirs]).map_or(f64::NAN, |statistics| statistics.score().value())
     }
 }
@@ -88,11 +110,21 @@ impl Report {
         let row = |cell: &Cell| {
             let speeds = cell.speeds().map(|speed| format!("{speed:.1}"));
             let memory = cell.memory().map(|bytes| format!("{:.0}", bytes as f64 / 1e6));
-            let cells = [cell.title()].into_iter().chain(speeds).chain([SPEED.cell(cell.ratio())]).chain(memory);
-            cells.chain([MEMORY.cell(cell.memory_ratio()), format!("{:.1}%", cell.difference())]).collect()
+            let cells = [cell.title()]
+                .into_iter()
+                .chain(speeds)
+                .chain([SPEED.cell(cell.ratio())])
+                .chain(memory);
+            cells
+                .chain([MEMORY.cell(cell.memory_ratio()), format!("{:.1}%", cell.difference())])
+                .collect()
         };
         let engines = self.cells.first().map(|cell| cell.engines.join(" and ")).unwrap_or_default();
-        let audio = self.cells.first().and_then(|cell| Some(cell.answers[1].first()?.audio_seconds)).unwrap_or_default();
+        let audio = self
+            .cells
+            .first()
+            .and_then(|cell| Some(cell.answers[1].first()?.audio_seconds))
+            .unwrap_or_default();
         let table = table(&header, &self.cells.iter().map(row).collect::<Vec<_>>());
         format!(
             "{}{} of {audio:.0} s of audio by {engines}.\n\n{table}",
@@ -104,19 +136,33 @@ impl Report {
     /// The part of the committed page.
     pub fn section(&self) -> Section {
         let (title, introduction) = match self.is_base {
-            true => ("Speed of transcription by a model of Whisper base's shape", BASE_INTRODUCTION),
+            true => {
+                ("Speed of transcription by a model of Whisper base's shape", BASE_INTRODUCTION)
+            }
             false => ("Speed of transcription", INTRODUCTION),
         };
-        Section { title, introduction: introduction.into(), processor: Machine::here().title, text: self.text() }
+        Section {
+            title,
+            introduction: introduction.into(),
+            processor: Machine::here().title,
+            text: self.text(),
+        }
     }
 
     /// The missed bounds.
     pub fn missed(&self) -> Vec<String> {
         let mut missed = Vec::new();
         for cell in &self.cells {
-            for (name, bound, ratio) in [("time", SPEED, cell.ratio()), ("memory", MEMORY, cell.memory_ratio())] {
+            for (name, bound, ratio) in
+                [("time", SPEED, cell.ratio()), ("memory", MEMORY, cell.memory_ratio())]
+            {
                 if !bound.is_kept(ratio) {
-                    missed.push(format!("{}: ratio of {name} {}, expected {}", cell.title(), bound.shown(ratio), bound.words()));
+                    missed.push(format!(
+                        "{}: ratio of {name} {}, expected {}",
+                        cell.title(),
+                        bound.shown(ratio),
+                        bound.words()
+                    ));
                 }
             }
         }

@@ -9,10 +9,16 @@ use xtask::workspace::Workspace;
 fn the_shape_is_marian_base() {
     let tensors = tensors(BASE);
     assert_eq!(tensors.iter().map(Tensor::n_elements).sum::<usize>(), 60_554_496);
-    assert!(cognate_bench::checkpoint::tensors(LARGE).iter().map(Tensor::n_elements).sum::<usize>() > 1_200_000_000);
+    assert!(
+        cognate_bench::checkpoint::tensors(LARGE).iter().map(Tensor::n_elements).sum::<usize>()
+            > 1_200_000_000
+    );
     assert_eq!(tensors[0].name, "final_logits_bias");
     assert_eq!(tensors[1].name, "model.decoder.layers.0.encoder_attn.k_proj.bias");
-    assert!(tensors.iter().any(|tensor| tensor.name == "model.encoder.layers.5.fc2.weight" && tensor.shape == [512, 2048]));
+    assert!(
+        tensors.iter().any(|tensor| tensor.name == "model.encoder.layers.5.fc2.weight"
+            && tensor.shape == [512, 2048])
+    );
 }
 
 #[test]

@@ -21,11 +21,19 @@ fn sequences_are_all_different_and_answered() {
 
 #[test]
 fn what_is_not_learned_is_named() {
-    let learned = |exact, seconds| Learned { name: "paper".into(), exact, asked: 2_000, time: Duration::from_secs(seconds) };
+    let learned = |exact, seconds| Learned {
+        name: "paper".into(),
+        exact,
+        asked: 2_000,
+        time: Duration::from_secs(seconds),
+    };
     assert!(learned(1_998, 120).missed().is_empty());
     assert_eq!(
         learned(1_997, 121).missed(),
-        ["paper: 1997 of 2000 sequences are exact, at least 99.9%", "paper: trained in 2 min 1 s, at most 2 min 0 s"]
+        [
+            "paper: 1997 of 2000 sequences are exact, at least 99.9%",
+            "paper: trained in 2 min 1 s, at most 2 min 0 s"
+        ]
     );
     let expected = "\
         | choice |   exact |    of | updates |      time |\n\

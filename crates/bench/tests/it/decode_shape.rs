@@ -11,6 +11,8 @@ fn a_step_of_marian_base_reads_154_megabytes() {
 fn sources_are_tokens() {
     let sources = SHAPES[1].sources(32);
     assert!(sources.iter().all(|source| source.len() == LENGTHS[0] && source.ends_with(&[1])));
-    assert!(sources.iter().flat_map(|source| &source[..23]).all(|token| (16..31_944).contains(token)));
+    assert!(
+        sources.iter().flat_map(|source| &source[..23]).all(|token| (16..31_944).contains(token))
+    );
     assert_eq!(SHAPES[1].sources(8), sources[..8]);
 }

@@ -17,7 +17,11 @@ fn a_missed_bound_fails() {
     for (name, export, expected) in [
         ("kept", run(200, 64_000_000), None),
         ("slow", run(230, 1), Some("the export is too slow: 2.09 times dd, at most 2")),
-        ("fat", run(50, 64_500_000), Some("the export allocates too much: 64.5 MB, at most 64.0 MB")),
+        (
+            "fat",
+            run(50, 64_500_000),
+            Some("the export allocates too much: 64.5 MB, at most 64.0 MB"),
+        ),
         ("unseen", run(50, 0), Some("no memory of the export was measured: it ended too soon")),
     ] {
         let verdict = judge(&copies, &[export, export]).err().map(|error| error.to_string());

@@ -10,12 +10,31 @@ fn report(batch: usize, seconds: [&[f64]; 3]) -> Report {
     let mut cell = Cell::new(Column { batch, beams: 1 }, 3);
     for (program, seconds) in seconds.into_iter().enumerate() {
         // Others add the end token and padding; the loop's second sentence differs.
-        let found = [vec![vec![5, 6], vec![7]], vec![vec![5, 6], vec![8]], vec![vec![5, 6, 0], vec![7, 0, 2]]][program].clone();
+        let found = [
+            vec![vec![5, 6], vec![7]],
+            vec![vec![5, 6], vec![8]],
+            vec![vec![5, 6, 0], vec![7, 0, 2]],
+        ][program]
+            .clone();
         for (round, &processor_seconds) in (0..).zip(seconds) {
-            cell.add(round, program, Answer { seconds: 2.0 * processor_seconds, processor_seconds, found: found.clone() });
+            cell.add(
+                round,
+                program,
+                Answer {
+                    seconds: 2.0 * processor_seconds,
+                    processor_seconds,
+                    found: found.clone(),
+                },
+            );
         }
     }
-    Report { rounds: 3, sentences: 2, ways: WAYS.iter().collect(), engines: vec!["ONNX Runtime".into(); 2], cells: vec![cell] }
+    Report {
+        rounds: 3,
+        sentences: 2,
+        ways: WAYS.iter().collect(),
+        engines: vec!["ONNX Runtime".into(); 2],
+        cells: vec![cell],
+    }
 }
 
 #[test]
@@ -26,10 +45,28 @@ fn ratios_are_medians_of_rounds() {
     assert_eq!([cell.median(0, 0), cell.median(0, 1)], [6.0, 3.0]);
     assert_eq!([1, 2].map(|program| cell.equal(program)), [1, 2]);
     let text = report.text();
-    let row: Vec<&str> = text.lines().find(|line| line.contains("greedy, batch 1")).unwrap().split('|').map(str::trim).collect();
+    let row: Vec<&str> = text
+        .lines()
+        .find(|line| line.contains("greedy, batch 1"))
+        .unwrap()
+        .split('|')
+        .map(str::trim)
+        .collect();
     assert_eq!(
         row[2..],
-        ["3000.00", "2000.00", "8000.00", "1500.00", "1000.00", "4000.00", "**1.20 > 1.15**", "0.40", "1 of 2", "2 of 2", ""]
+        [
+            "3000.00",
+            "2000.00",
+            "8000.00",
+            "1500.00",
+            "1000.00",
+            "4000.00",
+            "**1.20 > 1.15**",
+            "0.40",
+            "1 of 2",
+            "2 of 2",
+            ""
+        ]
     );
 }
 

@@ -12,5 +12,8 @@ fn a_processor_has_its_name_its_generation_and_its_instructions() {
     assert_eq!(machine.slug(), "amd-epyc-family-25-model-17-2-cores");
     assert_eq!(machine.sentence(), "The processor has AVX2, AVX-512, AVX-512 VNNI.\n");
     let unknown = Machine::of("", 1);
-    assert_eq!((unknown.title, unknown.instructions), (format!("{ARCH} on {OS}, 1 core"), String::new()));
+    assert_eq!(
+        (unknown.title, unknown.instructions),
+        (format!("{ARCH} on {OS}, 1 core"), String::new())
+    );
 }

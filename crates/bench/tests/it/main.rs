@@ -37,7 +37,12 @@ use std::process::{Command, Output, Stdio};
 /// A run with this standard input.
 fn run(args: &[&str], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cognate-bench"));
-    let piped = command.arg("measure").args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let piped = command
+        .arg("measure")
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = piped.spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     child.wait_with_output().unwrap()
@@ -47,7 +52,11 @@ fn run(args: &[&str], input: &str) -> Output {
 fn answers(args: &[&str], input: &str) -> Vec<Value> {
     let Output { status, stdout, stderr } = run(args, input);
     assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
-    String::from_utf8(stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    String::from_utf8(stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 #[test]
@@ -58,7 +67,11 @@ fn calls_are_timed() {
     Export::open(cognate_testing::bundled_checkpoint()).unwrap().write(out).unwrap();
     let bench = ["decode", "--engine", "tract", "--model", out];
 
-    let own = answers(&[&bench[..], &["--batch", "3", "--beams", "2", "--new-tokens", "5", "--rounds", "2"]].concat(), "");
+    let own = answers(
+        &[&bench[..], &["--batch", "3", "--beams", "2", "--new-tokens", "5", "--rounds", "2"]]
+            .concat(),
+        "",
+    );
     assert_eq!(own.len(), 3);
     assert_eq!(own[0]["engine"], "tract 0.23.9");
 
@@ -68,7 +81,10 @@ fn calls_are_timed() {
     for (answer, tokens) in [(&own[1], 15), (&own[2], 15), (&asked[1], 18)] {
         assert_eq!(answer["tokens"], tokens);
         let seconds = |name: &str| answer[name].as_f64().unwrap();
-        assert!(0.0 < seconds("seconds_in_graph") && seconds("seconds_in_graph") < seconds("seconds"), "{answer}");
+        assert!(
+            0.0 < seconds("seconds_in_graph") && seconds("seconds_in_graph") < seconds("seconds"),
+            "{answer}"
+        );
     }
 
     let refused = run(&["decode", "--model", "src"], "");
@@ -89,7 +105,10 @@ fn sentences_are_decoded_to_their_ends() {
     assert_eq!((answers.len(), &answers[0]["engine"]), (3, &"tract 0.23.9".into()), "{answers:?}");
     assert_eq!(answers[1]["found"], answers[2]["found"]);
     let found: Vec<Vec<i64>> = serde_json::from_value(answers[1]["found"].clone()).unwrap();
-    assert!(found.len() == 2 && found.iter().all(|tokens| !tokens.is_empty() && !tokens.contains(&0)), "{found:?}");
+    assert!(
+        found.len() == 2 && found.iter().all(|tokens| !tokens.is_empty() && !tokens.contains(&0)),
+        "{found:?}"
+    );
     assert!(answers[1]["seconds"].as_f64().unwrap() > 0.0);
 }
 
@@ -101,7 +120,9 @@ fn updates_are_timed() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let lines: String = (1..40).map(|length| "A man is riding a bicycle. ".repeat(1 + length % 3).trim().to_owned() + "\n").collect();
+    let lines: String = (1..40)
+        .map(|length| "A man is riding a bicycle. ".repeat(1 + length % 3).trim().to_owned() + "\n")
+        .collect();
     fs::write(path("text"), lines).unwrap();
     let tokenizer = cognate_testing::bundled_checkpoint();
     let settings = format!(
@@ -112,7 +133,8 @@ fn updates_are_timed() {
     );
     fs::write(path("training.toml"), settings).unwrap();
     let (config, out, written) = (path("training.toml"), path("out"), path("written"));
-    let bench = ["train", &config, "--engine", "ort", "--out", &out, "--write", &written, "--batches", "5"];
+    let bench =
+        ["train", &config, "--engine", "ort", "--out", &out, "--write", &written, "--batches", "5"];
     let answers = answers(&bench, "{\"updates\": 2}\n{\"updates\": 3}\n");
     assert_eq!((answers.len(), &answers[0]["parameters"]), (3, &132_512.into()), "{answers:?}");
     let batches = fs::read_to_string(path("written/batches.jsonl")).unwrap();
@@ -122,12 +144,19 @@ fn updates_are_timed() {
         rows.iter().flatten().filter(|label| **label >= 0).count()
     };
     let labels: Vec<usize> = batches.lines().map(labels).collect();
-    assert_eq!((labels[..2].iter().sum::<usize>(), labels[2..].iter().sum::<usize>()), (tokens(&answers[1]), tokens(&answers[2])));
+    assert_eq!(
+        (labels[..2].iter().sum::<usize>(), labels[2..].iter().sum::<usize>()),
+        (tokens(&answers[1]), tokens(&answers[2]))
+    );
     for answer in &answers[1..] {
         let seconds = |name: &str| answer[name].as_f64().unwrap();
-        assert!(0.0 < seconds("seconds_in_graph") && seconds("seconds_in_graph") < seconds("seconds"), "{answer}");
+        assert!(
+            0.0 < seconds("seconds_in_graph") && seconds("seconds_in_graph") < seconds("seconds"),
+            "{answer}"
+        );
     }
-    let config: Value = serde_json::from_str(&fs::read_to_string(path("written/config.json")).unwrap()).unwrap();
+    let config: Value =
+        serde_json::from_str(&fs::read_to_string(path("written/config.json")).unwrap()).unwrap();
     assert_eq!(config["model_type"], "marian");
 }
 

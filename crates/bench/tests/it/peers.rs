@@ -6,7 +6,11 @@ use std::time::Duration;
 use cognate_bench::peers::*;
 
 fn row(seconds: u64, resident: u64, written: u64) -> Row {
-    let run = Measured { time: Duration::from_secs(seconds), processor: 0.0, memory: Memory { anonymous: 1, resident } };
+    let run = Measured {
+        time: Duration::from_secs(seconds),
+        processor: 0.0,
+        memory: Memory { anonymous: 1, resident },
+    };
     Ok((vec![run], written))
 }
 
@@ -16,11 +20,20 @@ fn every_missed_bound_is_named() {
     for (ours, expected) in [
         (row(5, 300, 1050), vec![]),
         (row(6, 300, 1050), vec!["16.7 times as fast as Optimum, at least 20"]),
-        (row(5, 360, 1100), vec!["0.40 of Optimum's memory, at most 0.33", "files of 1.100 times the checkpoint, at most 1.05"]),
+        (
+            row(5, 360, 1100),
+            vec![
+                "0.40 of Optimum's memory, at most 0.33",
+                "files of 1.100 times the checkpoint, at most 1.05",
+            ],
+        ),
         (row(5, 0, 1000), vec!["0.00 of Optimum's memory, at most 0.33"]),
         (Err("no such family".into()), vec!["cognate export --no-verify: no such family"]),
     ] {
-        assert_eq!(judge(1000, &[(Way::OptimumUnchecked, theirs()), (Way::Unverified, ours)]), expected);
+        assert_eq!(
+            judge(1000, &[(Way::OptimumUnchecked, theirs()), (Way::Unverified, ours)]),
+            expected
+        );
     }
     assert_eq!(judge(1000, &[(Way::OptimumUnchecked, theirs())]).len(), 1);
 }

@@ -8,7 +8,10 @@ use xtask::memory::in_status;
 #[test]
 fn status_is_parsed() {
     let status = "Name:\tcognate\nVmPeak:\t  412 kB\nVmHWM:\t    264 kB\nVmRSS:\t 100 kB\nRssAnon:\t      52 kB\nRssFile:\t 40 kB\n";
-    assert_eq!(["RssAnon", "VmHWM", "Vm"].map(|field| in_status(status, field)), [Some(52 * 1024), Some(264 * 1024), None]);
+    assert_eq!(
+        ["RssAnon", "VmHWM", "Vm"].map(|field| in_status(status, field)),
+        [Some(52 * 1024), Some(264 * 1024), None]
+    );
     assert_eq!(in_status("Name:\tcognate\nState:\tZ (zombie)\n", "VmHWM"), None);
 }
 

@@ -26,7 +26,9 @@ fn ratios_are_compared_before_they_are_rounded() {
 
 #[test]
 fn medians() {
-    for (samples, median) in [(&[3.0][..], 3.0), (&[9.0, 1.0, 2.0], 2.0), (&[4.0, 1.0, 2.0, 9.0], 3.0)] {
+    for (samples, median) in
+        [(&[3.0][..], 3.0), (&[9.0, 1.0, 2.0], 2.0), (&[4.0, 1.0, 2.0, 9.0], 3.0)]
+    {
         let summary = Summary::of(samples.iter().copied());
         assert_eq!(summary.median, median, "{samples:?}");
         assert!(summary.min <= median && median <= summary.max);

@@ -31,10 +31,21 @@ fn ratios_are_of_the_least_rounds() {
     let mut report = Report::new(Model::Bundled, 2, 2, vec!["a b c".into(), "d".into()]);
     report.files.push(cell);
     let text = text(&[report]);
-    assert!(text.contains("Words a line: references 2.0; CTranslate2 1.5, Cognate 1.5 (int8 4 beams, 1 worker)."), "{text}");
-    let row = text.lines().find(|line| line.starts_with('|') && line.contains("int8 4 beams, 1 worker")).unwrap();
+    assert!(
+        text.contains(
+            "Words a line: references 2.0; CTranslate2 1.5, Cognate 1.5 (int8 4 beams, 1 worker)."
+        ),
+        "{text}"
+    );
+    let row = text
+        .lines()
+        .find(|line| line.starts_with('|') && line.contains("int8 4 beams, 1 worker"))
+        .unwrap();
     let cells: Vec<&str> = row.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect();
-    assert_eq!(cells[1..], ["8.00", "3.00", "2.67", "4.00", "2.00", "2.00", "1", "1", "50", "40", "1 of 2"]);
+    assert_eq!(
+        cells[1..],
+        ["8.00", "3.00", "2.67", "4.00", "2.00", "2.00", "1", "1", "50", "40", "1 of 2"]
+    );
 }
 
 #[test]
@@ -52,7 +63,15 @@ fn a_shortlist_is_named_and_what_it_loses() {
 #[test]
 fn shares_add_up() {
     let mut report = Report::new(Model::MarianBase, 1, 1, Vec::new());
-    let found = Shares { total: 2.0, tokenizer: 0.1, encoder: 0.2, products: 0.8, output_layer: 0.4, attention: 0.3, others: 0.1 };
+    let found = Shares {
+        total: 2.0,
+        tokenizer: 0.1,
+        encoder: 0.2,
+        products: 0.8,
+        output_layer: 0.4,
+        attention: 0.3,
+        others: 0.1,
+    };
     report.shares.push((exact(Precision::Int8, 1), found));
     let text = text(&[report]);
     let row = text.lines().find(|line| line.contains("int8 greedy")).unwrap();

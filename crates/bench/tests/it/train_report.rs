@@ -6,16 +6,27 @@ use cognate_bench::train::Way;
 use cognate_bench::train::report::*;
 
 fn row(way: Way, seconds: [f64; 3], in_graph: Option<f64>, peak_bytes: u64) -> Row {
-    let mut row = Row::new(way, &Greeting { engine: way.title().into(), base_bytes: 100_000_000, ..Greeting::default() }, 1);
+    let mut row = Row::new(
+        way,
+        &Greeting { engine: way.title().into(), base_bytes: 100_000_000, ..Greeting::default() },
+        1,
+    );
     for (round, seconds) in (0..).zip([100.0].into_iter().chain(seconds)) {
         let seconds_in_graph = in_graph.map(|share| share * seconds);
-        row.add(round, 0, Answer { seconds, seconds_in_graph, tokens: 1_000, peak_bytes, loss: None });
+        row.add(
+            round,
+            0,
+            Answer { seconds, seconds_in_graph, tokens: 1_000, peak_bytes, loss: None },
+        );
     }
     row
 }
 
 fn block(ours: [f64; 3], peak_bytes: u64) -> Block {
-    let rows = vec![row(Way::PyTorch, [1.0, 2.0, 1.0], None, 300_000_000), row(Way::Cognate, ours, Some(0.95), peak_bytes)];
+    let rows = vec![
+        row(Way::PyTorch, [1.0, 2.0, 1.0], None, 300_000_000),
+        row(Way::Cognate, ours, Some(0.95), peak_bytes),
+    ];
     Block { shape: &SHAPES[1], threads: 2, parameters: 7_500_000, rows }
 }
 
@@ -37,7 +48,11 @@ fn every_missed_bound_is_named() {
     // Rounded, both keep their bounds.
     let almost = block([1.004, 2.008, 1.004], 360_500_000);
     assert_eq!(almost.missed().len(), 2);
-    assert!(almost.text().contains("**0.99 < 1**") && almost.text().contains("**1.31 > 1.3**"), "{}", almost.text());
+    assert!(
+        almost.text().contains("**0.99 < 1**") && almost.text().contains("**1.31 > 1.3**"),
+        "{}",
+        almost.text()
+    );
     let title = "3+3 layers, d_model 256, d_ff 1024, 4 heads, 2 threads";
     assert_eq!(
         block([1.1, 2.1, 1.0], 400_000_000).missed(),

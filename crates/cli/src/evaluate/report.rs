@@ -23,11 +23,18 @@ pub(super) struct Row {
 const SIGNIFICANT: f64 = 0.05;
 
 /// Writes one line per sentence and one column per metric.
-pub(super) fn sentences(counted: &[Vec<Statistics>], width: usize, out: &mut dyn Write) -> Result<()> {
+pub(super) fn sentences(
+    counted: &[Vec<Statistics>],
+    width: usize,
+    out: &mut dyn Write,
+) -> Result<()> {
     let mut columns: Vec<_> = counted.iter().flatten().map(Statistics::sentence_scores).collect();
     loop {
-        let line: Vec<_> =
-            columns.iter_mut().filter_map(|column| column.next()).map(|score| format!("{:.width$}", score.value())).collect();
+        let line: Vec<_> = columns
+            .iter_mut()
+            .filter_map(|column| column.next())
+            .map(|score| format!("{:.width$}", score.value()))
+            .collect();
         if line.is_empty() {
             return Ok(());
         }
@@ -35,33 +42,61 @@ pub(super) fn sentences(counted: &[Vec<Statistics>], width: usize, out: &mut dyn
     }
 }
 
-/// Writes sacreBLEU's lines for one system: `BLEU|SIGNATURE = 36.24 66.2/42.1/29.6/20.9 (BP = ...)`.
+/// Writes sacreBLEU's lines for one system:
+/// `BLEU|SIGNATURE = 36.24 66.2/42.1/29.6/20.9 (BP = ...)`.
 pub(super) fn single(scores: &[Scores], width: usize, out: &mut dyn Write) -> Result<()> {
-    let heads: Vec<_> = scores.iter().map(|scores| format!("{}|{}", scores.name, scores.signature)).collect();
+    let heads: Vec<_> =
+        scores.iter().map(|scores| format!("{}|{}", scores.name, scores.signature)).collect();
     let longest = heads.iter().map(String::len).max().unwrap_or(0);
-    for (head, row) in heads.iter().zip(scores).filter_map(|(head, scores)| Some((head, scores.rows.first()?))) {
-        let interval = row.resampled.map(|Resampled { mean, confidence, .. }| format!(" (μ = {mean:.width$} ± {confidence:.width$})"));
+    for (head, row) in
+        heads.iter().zip(scores).filter_map(|(head, scores)| Some((head, scores.rows.first()?)))
+    {
+        let interval = row.resampled.map(|Resampled { mean, confidence, .. }| {
+            format!(" (μ = {mean:.width$} ± {confidence:.width$})")
+        });
         let parts = match &row.score {
             Score::Bleu(bleu) => format!(" {}", bleu.parts()),
             Score::Chrf(_) | Score::ErrorRate(_) => String::new(),
         };
-        writeln!(out, "{head:>longest$} = {:.width$}{}{parts}", row.score.value(), interval.unwrap_or_default())?;
+        writeln!(
+            out,
+            "{head:>longest$} = {:.width$}{}{parts}",
+            row.score.value(),
+            interval.unwrap_or_default()
+        )?;
     }
     Ok(())
 }
 
 /// Writes one row per system and one column per metric, then the signatures.
-pub(super) fn table(names: &[String], scores: &[Scores], is_paired: bool, width: usize, out: &mut dyn Write) -> Result<()> {
-    let header = |scores: &Scores| if is_paired { format!("{} (μ ± 95% CI)", scores.name) } else { scores.name.clone() };
-    let mut rows = vec![std::iter::once("System".to_owned()).chain(scores.iter().map(header)).collect::<Vec<_>>()];
+pub(super) fn table(
+    names: &[String],
+    scores: &[Scores],
+    is_paired: bool,
+    width: usize,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let header = |scores: &Scores| {
+        if is_paired { format!("{} (μ ± 95% CI)", scores.name) } else { scores.name.clone() }
+    };
+    let mut rows = vec![
+        std::iter::once("System".to_owned()).chain(scores.iter().map(header)).collect::<Vec<_>>(),
+    ];
     for (index, name) in names.iter().enumerate() {
         let name = if is_paired && index == 0 { format!("Baseline: {name}") } else { name.clone() };
-        rows.push(std::iter::once(name).chain(scores.iter().map(|scores| cell(&scores.rows[index], width))).collect());
+        rows.push(
+            std::iter::once(name)
+                .chain(scores.iter().map(|scores| cell(&scores.rows[index], width)))
+                .collect(),
+        );
     }
     let columns = 0..=scores.len();
-    let widths: Vec<_> = columns.map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
+    let widths: Vec<_> = columns
+        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+        .collect();
     for row in rows {
-        let cells: Vec<_> = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<_> =
+            row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
         writeln!(out, "{}", cells.join("  ").trim_end())?;
     }
     writeln!(out)?;
@@ -87,8 +122,14 @@ fn cell(row: &Row, width: usize) -> String {
 /// Writes one line of JSON per system, with its scores by name.
 pub(super) fn json(names: &[String], scores: &[Scores], out: &mut dyn Write) -> Result<()> {
     for (index, name) in names.iter().enumerate() {
-        let scores = scores.iter().map(|scores| (scores.name.clone(), score(&scores.rows[index], &scores.signature)));
-        writeln!(out, "{}", json!({ "system": name, "scores": scores.collect::<serde_json::Map<_, _>>() }))?;
+        let scores = scores
+            .iter()
+            .map(|scores| (scores.name.clone(), score(&scores.rows[index], &scores.signature)));
+        writeln!(
+            out,
+            "{}",
+            json!({ "system": name, "scores": scores.collect::<serde_json::Map<_, _>>() })
+        )?;
     }
     Ok(())
 }

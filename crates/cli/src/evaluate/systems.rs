@@ -32,7 +32,9 @@ impl System {
     /// If it cannot be read, or is empty.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let (name, lines) = match path == Path::new("-") {
-            true => ("stdin".into(), Lines::new(io::stdin().lock(), "stdin").collect::<Result<_, _>>()?),
+            true => {
+                ("stdin".into(), Lines::new(io::stdin().lock(), "stdin").collect::<Result<_, _>>()?)
+            }
             false => (path.display().to_string(), read_lines(path)?),
         };
         let system = Self { name, lines };
@@ -47,7 +49,12 @@ impl System {
     pub(super) fn check(&self, references: &[(String, Vec<String>)]) -> Result<()> {
         match references.first() {
             Some((reference, lines)) if lines.len() != self.lines.len() => {
-                bail!("{}: has {} lines, expected {} as in {reference}", self.name, self.lines.len(), lines.len())
+                bail!(
+                    "{}: has {} lines, expected {} as in {reference}",
+                    self.name,
+                    self.lines.len(),
+                    lines.len()
+                )
             }
             Some(_) | None => Ok(()),
         }

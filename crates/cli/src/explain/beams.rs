@@ -38,7 +38,9 @@ fn branch(beams: &Beams, node: usize, first: &str, rest: &str, lines: &mut Vec<S
         if known.parent.is_some() {
             line.push_str(&format!(" {:.2}", known.log_probability));
         }
-        if let Some((rank, finished)) = known.rank.and_then(|rank| Some((rank, beams.finished.get(rank)?))) {
+        if let Some((rank, finished)) =
+            known.rank.and_then(|rank| Some((rank, beams.finished.get(rank)?)))
+        {
             line.push_str(&format!("  #{} {:.4}", rank + 1, finished.score));
         }
         let children: Vec<usize> = beams.children(at).collect();
@@ -69,8 +71,12 @@ mod tests {
 
     #[test]
     fn a_tree_is_drawn() {
-        let node =
-            |id: i64, parent, log_probability, rank| Node { token: Token { piece: format!("w{id}"), id }, parent, log_probability, rank };
+        let node = |id: i64, parent, log_probability, rank| Node {
+            token: Token { piece: format!("w{id}"), id },
+            parent,
+            log_probability,
+            rank,
+        };
         let nodes = vec![
             node(0, None, 0.0, None),
             node(1, Some(0), -0.1, None),
@@ -79,7 +85,20 @@ mod tests {
             node(4, Some(2), -0.9, Some(0)),
             node(5, Some(2), -1.5, None),
         ];
-        let beams = Beams { width: 2, nodes, finished: vec![Finished { text: "w1 w2".into(), score: -0.3 }] };
-        assert_eq!(lines(&beams), ["w0  w1 -0.10", "├─ w2 -0.50", "│  ├─ w4 -0.90  #1 -0.3000", "│  └─ w5 -1.50  ×", "└─ w3 -0.70  ×"]);
+        let beams = Beams {
+            width: 2,
+            nodes,
+            finished: vec![Finished { text: "w1 w2".into(), score: -0.3 }],
+        };
+        assert_eq!(
+            lines(&beams),
+            [
+                "w0  w1 -0.10",
+                "├─ w2 -0.50",
+                "│  ├─ w4 -0.90  #1 -0.3000",
+                "│  └─ w5 -1.50  ×",
+                "└─ w3 -0.70  ×"
+            ]
+        );
     }
 }

@@ -22,7 +22,9 @@ pub(crate) fn table(model: &Model, out: &mut dyn Write) -> Result<()> {
         Positions::Sinusoidal(_) | Positions::Counted => Some(("embed_positions.", "sinusoids")),
         Positions::Rotary => Some(("rotary.", "angles")),
         Positions::Alibi => Some(("alibi.", "slopes")),
-        Positions::Learned { .. } | Positions::LearnedCounted { .. } | Positions::Relative { .. } => None,
+        Positions::Learned { .. }
+        | Positions::LearnedCounted { .. }
+        | Positions::Relative { .. } => None,
     };
     let program = model.teacher_forced()?;
     for (_, node) in program.graph().parameters() {
@@ -30,8 +32,12 @@ pub(crate) fn table(model: &Model, out: &mut dyn Write) -> Result<()> {
         match rows.iter_mut().find(|row| row.path == path) {
             Some(row) => row.places += 1,
             None => {
-                let shape = program.weights().get(&node.name).map_or(Vec::new(), |recipe| recipe.shape().to_vec());
-                let computed = formula.filter(|(part, _)| path.contains(part)).map(|(_, what)| what);
+                let shape = program
+                    .weights()
+                    .get(&node.name)
+                    .map_or(Vec::new(), |recipe| recipe.shape().to_vec());
+                let computed =
+                    formula.filter(|(part, _)| path.contains(part)).map(|(_, what)| what);
                 rows.push(Row { path, shape, places: 1, computed });
             }
         }
@@ -39,7 +45,8 @@ pub(crate) fn table(model: &Model, out: &mut dyn Write) -> Result<()> {
     let width = rows.iter().map(|row| row.path.len()).max().unwrap_or(0);
     for Row { path, shape, places, computed } in &rows {
         let times = times(path, *places);
-        let amount = computed.map_or_else(|| thousands(places * shape.iter().product::<usize>()), String::from);
+        let amount = computed
+            .map_or_else(|| thousands(places * shape.iter().product::<usize>()), String::from);
         writeln!(out, "  {path:<width$}  {:<14} {times:>5} {amount:>12}", format!("{shape:?}"))?;
     }
     Ok(())

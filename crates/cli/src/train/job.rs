@@ -8,9 +8,12 @@ pub(super) use with_mpi::Job;
 #[cfg(not(feature = "mpi"))]
 pub(super) use without_mpi::Job;
 
-/// The number of processes of `mpirun`, if it started this one, by the variables of Open MPI and MPICH.
+/// The number of processes of `mpirun`, if it started this one, by the variables of Open MPI and
+/// MPICH.
 fn n_processes() -> Option<usize> {
-    ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"].iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
+    ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok()?.parse().ok())
 }
 
 #[cfg(not(feature = "mpi"))]
@@ -72,7 +75,8 @@ mod with_mpi {
                 return Ok(Self(None));
             }
             // Text is read by another thread; only this one calls MPI.
-            let (universe, _) = mpi::initialize_with_threading(Threading::Funneled).context("MPI is initialised already")?;
+            let (universe, _) = mpi::initialize_with_threading(Threading::Funneled)
+                .context("MPI is initialised already")?;
             Ok(Self(Some(universe)))
         }
 
@@ -82,12 +86,17 @@ mod with_mpi {
 
         /// Prints the error and ends all processes, which would wait for this one.
         pub(in super::super) fn fail<T>(&self, error: Error) -> Result<T> {
-            let Some(universe) = self.0.as_ref().filter(|universe| universe.world().size() > 1) else { return Err(error) };
+            let Some(universe) = self.0.as_ref().filter(|universe| universe.world().size() > 1)
+            else {
+                return Err(error);
+            };
             let rank = universe.world().rank();
             if rank > 0 {
                 thread::sleep(DELAY);
             }
-            messages::error(&error.context(format!("process {rank} of {}", universe.world().size())));
+            messages::error(
+                &error.context(format!("process {rank} of {}", universe.world().size())),
+            );
             universe.world().abort(1)
         }
 

@@ -25,7 +25,8 @@ const STEPS: f64 = 10_000.0;
 impl Bar {
     pub(super) fn new(quiet: bool, first: u64) -> Self {
         let bar = (!quiet && messages::shows_progress()).then(|| {
-            let bar = ProgressBar::with_draw_target(Some(STEPS as u64), ProgressDrawTarget::stderr());
+            let bar =
+                ProgressBar::with_draw_target(Some(STEPS as u64), ProgressDrawTarget::stderr());
             if let Ok(style) = ProgressStyle::with_template("{bar:10} {percent}% {msg}") {
                 bar.set_style(style);
             }
@@ -46,7 +47,10 @@ impl Bar {
         let speed = self.tokens as f64 / self.start.elapsed().as_secs_f64().max(1e-3);
         let [update, speed] = [progress.update as usize, speed as usize].map(amounts::thousands);
         let (epoch, loss) = (progress.epoch, self.loss.unwrap_or(progress.loss));
-        bar.set_message(format!("update {update}, epoch {epoch}, loss {loss:.3}, {speed} tok/s{}", self.left()));
+        bar.set_message(format!(
+            "update {update}, epoch {epoch}, loss {loss:.3}, {speed} tok/s{}",
+            self.left()
+        ));
     }
 
     /// Shows a line of the log.
@@ -69,7 +73,10 @@ impl Bar {
         match now > first {
             true => {
                 let left = self.start.elapsed().as_secs_f64() * (1.0 - now) / (now - first);
-                format!(", {} left", amounts::duration(Duration::from_secs_f64(left.clamp(0.0, 1e9))))
+                format!(
+                    ", {} left",
+                    amounts::duration(Duration::from_secs_f64(left.clamp(0.0, 1e9)))
+                )
             }
             false => String::new(),
         }

@@ -16,8 +16,8 @@ pub(super) struct Settings {
     /// Validation text: two files with parallel lines
     #[arg(long, num_args = 2, value_names = ["SOURCE", "TARGET"])]
     valid: Vec<PathBuf>,
-    /// Model size: tiny (4+4 layers, d_model 128), base or big (those of the paper), additive (tiny with additive attention scores)
-    /// or rotary (tiny with rotary positions) [default: tiny]
+    /// Model size: tiny (4+4 layers, d_model 128), base or big (those of the paper), additive (tiny
+    /// with additive attention scores) or rotary (tiny with rotary positions) [default: tiny]
     #[arg(long, value_name = "NAME", value_parser = ["tiny", "base", "big", "additive", "rotary"])]
     preset: Option<String>,
     /// Checkpoint to fine-tune, instead of a new model and tokenizer
@@ -72,11 +72,20 @@ pub(super) struct Settings {
 
 impl Settings {
     /// The settings of the file, or of the resumed run in `out`, overridden by the options.
-    pub(super) fn config(&self, file: Option<&Path>, out: &Path, resume: bool) -> Result<TrainingConfig> {
+    pub(super) fn config(
+        &self,
+        file: Option<&Path>,
+        out: &Path,
+        resume: bool,
+    ) -> Result<TrainingConfig> {
         let config = match (file, resume) {
             (Some(file), _) => TrainingConfig::read_with(file, |config| self.apply(config))?,
-            (None, true) => TrainingConfig::read_with(earlier_settings(out)?, |config| self.apply(config))?,
-            (None, false) if self.data.is_empty() => bail!("no training text: pass CONFIG.toml, or --data SOURCE TARGET"),
+            (None, true) => {
+                TrainingConfig::read_with(earlier_settings(out)?, |config| self.apply(config))?
+            }
+            (None, false) if self.data.is_empty() => {
+                bail!("no training text: pass CONFIG.toml, or --data SOURCE TARGET")
+            }
             (None, false) => {
                 let mut config = TrainingConfig::default();
                 self.apply(&mut config);
@@ -84,7 +93,9 @@ impl Settings {
             }
         };
         if let Some(rate) = config.optimiser.learning_rate.filter(|rate| *rate > HIGH_RATE) {
-            messages::warning(format_args!("learning_rate {rate} is unusually high; usual ones are at most {HIGH_RATE}"));
+            messages::warning(format_args!(
+                "learning_rate {rate} is unusually high; usual ones are at most {HIGH_RATE}"
+            ));
         }
         Ok(config)
     }
@@ -93,7 +104,13 @@ impl Settings {
     fn apply(&self, config: &mut TrainingConfig) -> Vec<(&'static str, &'static str)> {
         let texts = |paths: &[PathBuf]| -> Vec<Text> {
             let pairs = paths.chunks_exact(2);
-            pairs.map(|pair| Text { source: Some(pair[0].clone()), target: Some(pair[1].clone()), ..Text::default() }).collect()
+            pairs
+                .map(|pair| Text {
+                    source: Some(pair[0].clone()),
+                    target: Some(pair[1].clone()),
+                    ..Text::default()
+                })
+                .collect()
         };
         let some = |paths: &[PathBuf]| (!paths.is_empty()).then(|| texts(paths));
         for (field, value) in [("model.preset", &self.preset), ("schedule.metric", &self.metric)] {
@@ -104,30 +121,70 @@ impl Settings {
         if self.learning_rate.is_some() {
             config.optimiser.factor = None;
         }
-        let (data, optimiser, schedule) = (&mut config.data, &mut config.optimiser, &mut config.schedule);
+        let (data, optimiser, schedule) =
+            (&mut config.data, &mut config.optimiser, &mut config.schedule);
         let set = [
             ("data.train", "--data", put(&mut data.train, some(&self.data))),
             ("data.valid", "--valid", put(&mut data.valid, some(&self.valid))),
             ("data.max_tokens", "--max-tokens", put(&mut data.max_tokens, self.max_tokens)),
             ("model.preset", "--preset", self.preset.is_some()),
             ("model.init", "--init", put(&mut config.model.init, self.init.clone().map(Some))),
-            ("tokenizer.vocab_size", "--vocab-size", put(&mut config.tokenizer.vocab_size, self.vocab_size)),
-            ("optimiser.accumulation", "--accumulation", put(&mut optimiser.accumulation, self.accumulation)),
-            ("optimiser.learning_rate", "--learning-rate", put(&mut optimiser.learning_rate, self.learning_rate.map(Some))),
-            ("optimiser.warmup_updates", "--warmup", put(&mut optimiser.warmup_updates, self.warmup)),
+            (
+                "tokenizer.vocab_size",
+                "--vocab-size",
+                put(&mut config.tokenizer.vocab_size, self.vocab_size),
+            ),
+            (
+                "optimiser.accumulation",
+                "--accumulation",
+                put(&mut optimiser.accumulation, self.accumulation),
+            ),
+            (
+                "optimiser.learning_rate",
+                "--learning-rate",
+                put(&mut optimiser.learning_rate, self.learning_rate.map(Some)),
+            ),
+            (
+                "optimiser.warmup_updates",
+                "--warmup",
+                put(&mut optimiser.warmup_updates, self.warmup),
+            ),
             ("dropout.embeddings", "--dropout", put(&mut config.dropout.embeddings, self.dropout)),
             ("dropout.sublayers", "--dropout", put(&mut config.dropout.sublayers, self.dropout)),
-            ("schedule.max_updates", "--max-updates", put(&mut schedule.max_updates, self.max_updates.map(Some))),
-            ("schedule.max_epochs", "--max-epochs", put(&mut schedule.max_epochs, self.max_epochs.map(Some))),
-            ("schedule.max_minutes", "--max-minutes", put(&mut schedule.max_minutes, self.max_minutes.map(Some))),
-            ("schedule.validate_every", "--validate-every", put(&mut schedule.validate_every, self.validate_every)),
+            (
+                "schedule.max_updates",
+                "--max-updates",
+                put(&mut schedule.max_updates, self.max_updates.map(Some)),
+            ),
+            (
+                "schedule.max_epochs",
+                "--max-epochs",
+                put(&mut schedule.max_epochs, self.max_epochs.map(Some)),
+            ),
+            (
+                "schedule.max_minutes",
+                "--max-minutes",
+                put(&mut schedule.max_minutes, self.max_minutes.map(Some)),
+            ),
+            (
+                "schedule.validate_every",
+                "--validate-every",
+                put(&mut schedule.validate_every, self.validate_every),
+            ),
             ("schedule.log_every", "--log-every", put(&mut schedule.log_every, self.log_every)),
-            ("schedule.patience", "--patience", put(&mut schedule.patience, self.patience.map(Some))),
+            (
+                "schedule.patience",
+                "--patience",
+                put(&mut schedule.patience, self.patience.map(Some)),
+            ),
             ("schedule.metric", "--metric", self.metric.is_some()),
             ("seed", "--seed", put(&mut config.seed, self.seed)),
             ("threads", "--threads", put(&mut config.threads, self.threads.map(Some))),
         ];
-        set.into_iter().filter(|(.., is_set)| *is_set).map(|(field, option, _)| (field, option)).collect()
+        set.into_iter()
+            .filter(|(.., is_set)| *is_set)
+            .map(|(field, option, _)| (field, option))
+            .collect()
     }
 }
 

@@ -1,4 +1,5 @@
-//! The sentences to translate: arguments, a file or standard input, with optional prefixes of their translations.
+//! The sentences to translate: arguments, a file or standard input, with optional prefixes of their
+//! translations.
 
 use crate::messages;
 use crate::parallel::ParallelLines;
@@ -34,11 +35,16 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// The sentences `text`, or if there are none the lines of the file `input`, or of standard input; `window` lines at a time.
+    /// The sentences `text`, or if there are none the lines of the file `input`, or of standard
+    /// input; `window` lines at a time.
     ///
     /// # Errors
     /// If the file cannot be opened.
-    pub(crate) fn open(text: Vec<String>, input: Option<&Path>, window: Option<usize>) -> Result<Self> {
+    pub(crate) fn open(
+        text: Vec<String>,
+        input: Option<&Path>,
+        window: Option<usize>,
+    ) -> Result<Self> {
         let mut lines = ParallelLines::default();
         let (mut files, mut bytes, is_given) = (Vec::new(), None, !text.is_empty());
         let path = input.unwrap_or(Path::new("-"));
@@ -48,7 +54,10 @@ impl Input {
         } else {
             let option = if path == Path::new("-") { "standard input" } else { "--input" };
             let metadata = lines.open(option, path)?;
-            bytes = metadata.as_ref().filter(|metadata| option == "--input" && metadata.is_file()).map(Metadata::len);
+            bytes = metadata
+                .as_ref()
+                .filter(|metadata| option == "--input" && metadata.is_file())
+                .map(Metadata::len);
             files.extend(metadata.map(|metadata| (option, metadata)));
         }
         if is_typed {

@@ -6,15 +6,21 @@ use serde_json::{Value, json};
 
 /// The line of JSON of sentence `number`.
 pub(crate) fn line(number: usize, translation: &Translation, tokenizer: &Tokenizer) -> String {
-    let hypotheses: Vec<_> = translation.hypotheses.iter().map(|found| hypothesis(found, tokenizer)).collect();
+    let hypotheses: Vec<_> =
+        translation.hypotheses.iter().map(|found| hypothesis(found, tokenizer)).collect();
     let warnings: Vec<_> = translation.warnings.iter().map(|warning| name(*warning)).collect();
     json!({ "line": number, "text": translation.text, "hypotheses": hypotheses, "warnings": warnings }).to_string()
 }
 
 fn hypothesis(found: &TranslatedText, tokenizer: &Tokenizer) -> Value {
     let TranslatedText { text, hypothesis } = found;
-    let tokens: Vec<_> = hypothesis.tokens.iter().map(|&id| tokenizer.piece(id).unwrap_or_else(|| format!("<{id}>"))).collect();
-    let alignment: Vec<_> = hypothesis.alignment.iter().enumerate().map(|(target, source)| [*source, target]).collect();
+    let tokens: Vec<_> = hypothesis
+        .tokens
+        .iter()
+        .map(|&id| tokenizer.piece(id).unwrap_or_else(|| format!("<{id}>")))
+        .collect();
+    let alignment: Vec<_> =
+        hypothesis.alignment.iter().enumerate().map(|(target, source)| [*source, target]).collect();
     json!({
         "text": text,
         "score": hypothesis.score,

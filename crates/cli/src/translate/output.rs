@@ -23,13 +23,19 @@ pub(crate) enum Output<'o> {
 }
 
 impl<'o> Output<'o> {
-    /// Prepares to write to `path`, or to `standard` if there is none or it is `-`. `inputs` are the input files, by the options that
-    /// name them.
+    /// Prepares to write to `path`, or to `standard` if there is none or it is `-`. `inputs` are
+    /// the input files, by the options that name them.
     ///
     /// # Errors
     /// If the file cannot be written, or is an input file.
-    pub(crate) fn open(path: Option<&Path>, inputs: &[(&str, Metadata)], standard: &'o mut dyn Write) -> Result<Self> {
-        let Some(named) = path.filter(|path| *path != Path::new("-")) else { return Ok(Self::Standard(standard)) };
+    pub(crate) fn open(
+        path: Option<&Path>,
+        inputs: &[(&str, Metadata)],
+        standard: &'o mut dyn Write,
+    ) -> Result<Self> {
+        let Some(named) = path.filter(|path| *path != Path::new("-")) else {
+            return Ok(Self::Standard(standard));
+        };
         let shown = named.display();
         let unwritable = || format!("--output: {shown}: cannot be written");
         // A link's target is replaced, not the link.
@@ -37,15 +43,22 @@ impl<'o> Output<'o> {
         whole_file::check("--output", named)?;
         match fs::metadata(&path) {
             Ok(metadata) if !metadata.is_file() => {
-                let file = BufWriter::new(OpenOptions::new().write(true).open(&path).with_context(unwritable)?);
+                let file = BufWriter::new(
+                    OpenOptions::new().write(true).open(&path).with_context(unwritable)?,
+                );
                 Ok(Self::Stream { file, path })
             }
             existing => {
-                if let Some((option, _)) = existing.ok().and_then(|file| inputs.iter().find(|(_, input)| is_same(input, &file))) {
+                if let Some((option, _)) = existing
+                    .ok()
+                    .and_then(|file| inputs.iter().find(|(_, input)| is_same(input, &file)))
+                {
                     bail!("--output: {shown}: is the file of {option}; choose another file");
                 }
                 let Some(file) = PartialFile::create(&path).with_context(unwritable)? else {
-                    bail!("--output: {shown}: another run is writing it; wait until it ends, or choose another file");
+                    bail!(
+                        "--output: {shown}: another run is writing it; wait until it ends, or choose another file"
+                    );
                 };
                 Ok(Self::File { file: BufWriter::new(file), path })
             }
@@ -59,7 +72,10 @@ impl<'o> Output<'o> {
             Self::File { file, path } => (file, Some(path)),
             Self::Stream { file, path } => (file, Some(path)),
         };
-        let written = lines.iter().try_for_each(|line| writeln!(writer, "{line}")).and_then(|()| writer.flush());
+        let written = lines
+            .iter()
+            .try_for_each(|line| writeln!(writer, "{line}"))
+            .and_then(|()| writer.flush());
         written.with_context(|| place(path))
     }
 
@@ -68,7 +84,10 @@ impl<'o> Output<'o> {
         match self {
             Self::Standard(_) | Self::Stream { .. } => Ok(()),
             Self::File { file, path } => {
-                let finished = file.into_inner().map_err(IntoInnerError::into_error).and_then(PartialFile::commit);
+                let finished = file
+                    .into_inner()
+                    .map_err(IntoInnerError::into_error)
+                    .and_then(PartialFile::commit);
                 finished.with_context(|| place(Some(&path)))
             }
         }

@@ -40,7 +40,8 @@ impl Progress {
         self.bar = Some(bar);
     }
 
-    /// Counts translated sentences, tokens of their translations, and bytes of their lines with line ends.
+    /// Counts translated sentences, tokens of their translations, and bytes of their lines with
+    /// line ends.
     pub(crate) fn add(&mut self, sentences: usize, tokens: usize, bytes: usize) {
         self.sentences += sentences;
         self.tokens += tokens;
@@ -64,7 +65,11 @@ impl Progress {
     pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
-            messages::note(format_args!("{} in {}", self.speed(), amounts::duration(self.start.elapsed())));
+            messages::note(format_args!(
+                "{} in {}",
+                self.speed(),
+                amounts::duration(self.start.elapsed())
+            ));
         }
     }
 

@@ -8,19 +8,35 @@ use cognate::Translator;
 use std::io::Write;
 
 /// Translates `input` line by line and writes words to `out` as they are decoded.
-pub(crate) fn run(translator: &Translator, decoding: &Decoding, input: Input, out: &mut dyn Write) -> Result<()> {
+pub(crate) fn run(
+    translator: &Translator,
+    decoding: &Decoding,
+    input: Input,
+    out: &mut dyn Write,
+) -> Result<()> {
     let (unit, prefix_unit) = (input.unit.clone(), input.prefix_unit());
     let mut warnings = Warnings::new(unit.clone());
     for (line, number) in input.zip(1..) {
-        let mut write = |words: &str| write!(out, "{}", decoding.text_column(words)).and_then(|()| out.flush()).context(UNWRITTEN);
+        let mut write = |words: &str| {
+            write!(out, "{}", decoding.text_column(words))
+                .and_then(|()| out.flush())
+                .context(UNWRITTEN)
+        };
         // The error of a prefix names the prefix's line.
-        let place = |error: Error| match error.downcast_ref::<cognate::Error>().and_then(cognate::Error::option) {
+        let place = |error: Error| match error
+            .downcast_ref::<cognate::Error>()
+            .and_then(cognate::Error::option)
+        {
             Some(("target_prefix", message)) => anyhow!("{prefix_unit} {number}: {message}"),
             _ => error.context(format!("{unit} {number}")),
         };
         let translation = translator.stream(&line?, number as u64, &mut write).map_err(place)?;
         warnings.of(number, &translation);
-        let columns = translation.hypotheses.first().map(|best| decoding.columns(&best.hypothesis)).unwrap_or_default();
+        let columns = translation
+            .hypotheses
+            .first()
+            .map(|best| decoding.columns(&best.hypothesis))
+            .unwrap_or_default();
         writeln!(out, "{columns}").and_then(|()| out.flush()).context(UNWRITTEN)?;
     }
     warnings.finish();

@@ -50,11 +50,14 @@ impl Warnings {
     /// Prints the counts of warnings that were not printed.
     pub(crate) fn finish(&self) {
         if self.n_unknown > 0 {
-            let (n, are) = (self.n_unknown, if self.n_unknown == 1 { "word is" } else { "words are" });
+            let (n, are) =
+                (self.n_unknown, if self.n_unknown == 1 { "word is" } else { "words are" });
             messages::warning(format_args!("{n} {are} not in the model's vocabulary"));
         }
-        let kinds =
-            ["empty", "too long", "truncated", "without a language", "others"].iter().zip(self.counted).filter(|(_, count)| *count > 0);
+        let kinds = ["empty", "too long", "truncated", "without a language", "others"]
+            .iter()
+            .zip(self.counted)
+            .filter(|(_, count)| *count > 0);
         let kinds: Vec<_> = kinds.map(|(kind, count)| format!("{count} {kind}")).collect();
         if !kinds.is_empty() {
             messages::warning(format_args!("more warnings: {}", kinds.join(", ")));

@@ -1,5 +1,5 @@
-//! Ways of decoding, and scoring: the bundled checkpoint's numbers are transformers' (`generate`, and log-softmax on given
-//! targets).
+//! Ways of decoding, and scoring: the bundled checkpoint's numbers are transformers' (`generate`,
+//! and log-softmax on given targets).
 
 use crate::{SENTENCES, run, run_with};
 use insta::assert_snapshot;
@@ -8,11 +8,15 @@ use std::fs;
 /// Lines with a text column and a score column, after columns that are returned.
 fn assert_scored(out: &str, expected: &[(&str, f64)]) -> Vec<String> {
     let lines: Vec<_> = out.lines().map(|line| line.rsplitn(3, '\t').collect::<Vec<_>>()).collect();
-    let found: Vec<_> = lines.iter().map(|columns| (columns[1], columns[0].parse::<f64>().unwrap())).collect();
+    let found: Vec<_> =
+        lines.iter().map(|columns| (columns[1], columns[0].parse::<f64>().unwrap())).collect();
     assert_eq!(found.len(), expected.len(), "{out}");
     for ((text, score), (expected_text, expected_score)) in found.iter().zip(expected) {
         assert_eq!(text, expected_text, "{out}");
-        assert!((score - expected_score).abs() < 1e-4 * expected_score.abs().max(1.0), "{text}: {score}, expected {expected_score}");
+        assert!(
+            (score - expected_score).abs() < 1e-4 * expected_score.abs().max(1.0),
+            "{text}: {score}, expected {expected_score}"
+        );
     }
     lines.iter().filter_map(|columns| columns.get(2)).map(|&column| column.to_owned()).collect()
 }
@@ -32,40 +36,73 @@ fn n_best_lists_have_the_scores_of_transformers() {
         ],
     );
     assert_eq!(numbers, ["1", "1", "1", "2", "2", "2"]);
-    let odd = ["--length-penalty", "-1", "--repetition-penalty", "1.5", "--min-new-tokens", "9", "--early-stopping", "true"];
+    let odd = [
+        "--length-penalty",
+        "-1",
+        "--repetition-penalty",
+        "1.5",
+        "--min-new-tokens",
+        "9",
+        "--early-stopping",
+        "true",
+    ];
     assert_scored(
-        &run(&[&["translate", "--engine", "tract", "--beams", "4", "--scores"], &odd[..], &SENTENCES].concat()).ok(),
-        &[("Ein Mann fährt auf einem Fahrrad.“", -127.496109), ("Zwei Hunde spielen im Schnee. Ein Hund.", -123.460503)],
+        &run(&[
+            &["translate", "--engine", "tract", "--beams", "4", "--scores"],
+            &odd[..],
+            &SENTENCES,
+        ]
+        .concat())
+        .ok(),
+        &[
+            ("Ein Mann fährt auf einem Fahrrad.“", -127.496109),
+            ("Zwei Hunde spielen im Schnee. Ein Hund.", -123.460503),
+        ],
     );
 }
 
 #[test]
 fn prefixes_and_alignments_are_those_of_transformers() {
-    let out =
-        run(&[&["translate", "--engine", "tract", "--target-prefix", "Zwei Hunde tollen", "--alignments"], &SENTENCES[..]].concat()).ok();
+    let out = run(&[
+        &["translate", "--engine", "tract", "--target-prefix", "Zwei Hunde tollen", "--alignments"],
+        &SENTENCES[..],
+    ]
+    .concat())
+    .ok();
     assert_snapshot!(out, @"
     Zwei Hunde tollen fahren ein Fahrrad.	1-0 1-1 3-2 7-3 3-4 3-5 5-6 5-7 7-8
     Zwei Hunde tollen im Schnee.	0-0 1-1 3-2 8-3 3-4 3-5 6-6 3-7
     ");
 }
 
-/// Each line as if all had its prefix, in batches and streamed; and what does not fit, by file and line.
+/// Each line as if all had its prefix, in batches and streamed; and what does not fit, by file and
+/// line.
 #[test]
 fn each_line_has_a_prefix_of_its_own() {
     let prefixes = ["Zwei Hunde tollen", "", "Der", "Ein großer", "Niemand"];
     let sentences = [SENTENCES[1], SENTENCES[1], "", SENTENCES[0], SENTENCES[0]];
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("prefixes");
-    let translate = |args: &[&str]| run(&[&["translate", "--engine", "tract", "--batch-tokens", "1"], args].concat());
-    let alone = |(prefix, sentence): (&str, &str)| translate(&["--target-prefix", prefix, sentence]).ok();
+    let translate = |args: &[&str]| {
+        run(&[&["translate", "--engine", "tract", "--batch-tokens", "1"], args].concat())
+    };
+    let alone =
+        |(prefix, sentence): (&str, &str)| translate(&["--target-prefix", prefix, sentence]).ok();
     let expected: String = prefixes.into_iter().zip(sentences).map(alone).collect();
-    assert!(expected.starts_with("Zwei Hunde tollen") && expected.contains("\nNiemand"), "{expected}");
+    assert!(
+        expected.starts_with("Zwei Hunde tollen") && expected.contains("\nNiemand"),
+        "{expected}"
+    );
 
     fs::write(&file, prefixes.join("\r\n")).unwrap();
     let path = file.to_str().unwrap();
     let given = ["translate", "--engine", "tract", "--target-prefixes", path];
     for args in [&["--workers", "2", "--window", "2"][..], &["--stream"], &[]] {
-        assert_eq!(run_with(&[&given, args].concat(), sentences.join("\n")).ok(), expected, "{args:?}");
+        assert_eq!(
+            run_with(&[&given, args].concat(), sentences.join("\n")).ok(),
+            expected,
+            "{args:?}"
+        );
         assert_eq!(run(&[&given, args, &sentences].concat()).ok(), expected, "{args:?}");
     }
 
@@ -94,7 +131,9 @@ fn an_export_aligns_if_it_gives_its_attentions() {
         out
     };
     let (with, without) = (exported("with", &["--attentions"]), exported("without", &[]));
-    let align = |model: &str| run(&["translate", "--engine", "tract", "--alignments", "--model", model, SENTENCES[1]]);
+    let align = |model: &str| {
+        run(&["translate", "--engine", "tract", "--alignments", "--model", model, SENTENCES[1]])
+    };
     assert_snapshot!(align(&with).ok(), @"Zwei Hunde spielen im Schnee.	0-0 1-1 3-2 4-3 6-4 8-5");
     let refused = align(&without).failed(1);
     assert_snapshot!(refused.lines().last().unwrap(), @"cognate: error: sentence 1: decoder: expected an output cross_attentions.2, found none; export with --attentions");
@@ -103,7 +142,24 @@ fn an_export_aligns_if_it_gives_its_attentions() {
 #[test]
 fn draws_depend_on_the_seed_and_the_line_alone() {
     let draw = |args: &[&str], text: &str| {
-        run_with(&[&["translate", "--engine", "tract", "--sample", "--temperature", "1.3", "--top-k", "0"], args].concat(), text).ok()
+        run_with(
+            &[
+                &[
+                    "translate",
+                    "--engine",
+                    "tract",
+                    "--sample",
+                    "--temperature",
+                    "1.3",
+                    "--top-k",
+                    "0",
+                ],
+                args,
+            ]
+            .concat(),
+            text,
+        )
+        .ok()
     };
     let text = "A dog.\nTwo young girls are sitting on a bench in a park.\n\nA man in a blue shirt is standing on a ladder.\n";
     let beams = |args: &[&str]| draw(&[&["--beams", "3", "--n-best", "2"], args].concat(), text);
@@ -115,14 +171,24 @@ fn draws_depend_on_the_seed_and_the_line_alone() {
     }
     assert_ne!(draw(&["--seed", "8"], text), expected);
     let several = draw(&["--seed", "7", "--n-best", "2"], text);
-    let firsts: String = several.lines().filter(|line| !line.is_empty()).step_by(2).map(|line| format!("{line}\n")).collect();
+    let firsts: String = several
+        .lines()
+        .filter(|line| !line.is_empty())
+        .step_by(2)
+        .map(|line| format!("{line}\n"))
+        .collect();
     let numbered = expected.lines().enumerate().filter(|(_, line)| !line.is_empty());
-    assert_eq!(firsts, numbered.map(|(index, line)| format!("{}\t{line}\n", index + 1)).collect::<String>());
+    assert_eq!(
+        firsts,
+        numbered.map(|(index, line)| format!("{}\t{line}\n", index + 1)).collect::<String>()
+    );
 }
 
 #[test]
 fn contradictions_are_refused() {
-    let refused = |args: &[&str]| run(&[&["translate", "--engine", "tract"], args, &["Hello."]].concat()).failed(1);
+    let refused = |args: &[&str]| {
+        run(&[&["translate", "--engine", "tract"], args, &["Hello."]].concat()).failed(1)
+    };
     assert_snapshot!(refused(&["--n-best", "3"]), @"cognate: error: --n-best: expected at most 1, the number of beams, found 3; set beams to 3, or set sample");
     assert_snapshot!(refused(&["--sample", "--beams", "2", "--n-best", "3"]), @"cognate: error: --n-best: expected at most 2, the number of beams, found 3; set beams to 3, or do not set beams");
     assert_snapshot!(refused(&["--min-new-tokens", "9", "--max-new-tokens", "5"]), @"cognate: error: --min-new-tokens: expected at most 5, the maximum number of tokens, found 9");
@@ -144,24 +210,38 @@ const PAIRS: &str = "A dog.\tEin Hund.\nTwo dogs are playing in the snow.\tZwei 
 fn targets_have_the_log_probabilities_of_pytorch() {
     let expected: [(&str, &[f64]); 3] = [
         ("▁Ein ▁Hund . </s>", &[-0.073001, -0.070031, -1.316930, -0.078230]),
-        ("▁Zwei ▁Hunde ▁spielen ▁im ▁Schnee . </s>", &[-0.058881, -0.069613, -0.071400, -0.059386, -0.040116, -0.108765, -0.081892]),
+        (
+            "▁Zwei ▁Hunde ▁spielen ▁im ▁Schnee . </s>",
+            &[-0.058881, -0.069613, -0.071400, -0.059386, -0.040116, -0.108765, -0.081892],
+        ),
         ("▁Eine ▁Katze . </s>", &[-5.674602, -10.231254, -0.200893, -0.081606]),
     ];
     let out = run_with(&["score", "--engine", "tract"], PAIRS).ok();
     assert_eq!(out.lines().count(), expected.len());
     for (line, (pieces, logs)) in out.lines().zip(expected) {
-        let [total, found, tokens] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let [total, found, tokens] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
         let found: Vec<f64> = found.split(' ').map(|log| log.parse().unwrap()).collect();
         assert_eq!((tokens, found.len()), (pieces, logs.len()));
         assert!(found.iter().zip(logs).all(|(found, log)| (found - log).abs() < 1e-4), "{line}");
         assert!((total.parse::<f64>().unwrap() - logs.iter().sum::<f64>()).abs() < 1e-4, "{line}");
     }
     let folder = tempfile::tempdir().unwrap();
-    let [source, target] = ["en", "de"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
-    let column = |index: usize| PAIRS.lines().map(|line| format!("{}\n", line.split('\t').nth(index).unwrap())).collect::<String>();
+    let [source, target] =
+        ["en", "de"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
+    let column = |index: usize| {
+        PAIRS
+            .lines()
+            .map(|line| format!("{}\n", line.split('\t').nth(index).unwrap()))
+            .collect::<String>()
+    };
     fs::write(&source, column(0)).unwrap();
     fs::write(&target, column(1)).unwrap();
-    assert_eq!(run(&["score", "--engine", "tract", "--source", &source, "--target", &target]).ok(), out);
+    assert_eq!(
+        run(&["score", "--engine", "tract", "--source", &source, "--target", &target]).ok(),
+        out
+    );
     fs::write(&target, "Ein Hund.\n").unwrap();
     let ended = run(&["score", "--engine", "tract", "--source", &source, "--target", &target]);
     assert_eq!((ended.status, ended.out.lines().count()), (Some(1), 1));
@@ -176,17 +256,29 @@ fn targets_may_begin_with_what_is_given() {
     let file = folder.path().join("prefixes");
     let scored = |prefixes: &str| {
         fs::write(&file, prefixes).unwrap();
-        run_with(&["score", "--engine", "tract", "--target-prefixes", file.to_str().unwrap()], PAIRS)
+        run_with(
+            &["score", "--engine", "tract", "--target-prefixes", file.to_str().unwrap()],
+            PAIRS,
+        )
     };
     let whole = run_with(&["score", "--engine", "tract"], PAIRS).ok();
-    for (line, (expected, given)) in scored("Ein\nZwei Hunde\n\n").ok().lines().zip(whole.lines().zip([1, 2, 0])) {
+    for (line, (expected, given)) in
+        scored("Ein\nZwei Hunde\n\n").ok().lines().zip(whole.lines().zip([1, 2, 0]))
+    {
         let columns = |line: &str| {
-            line.split('\t').skip(1).map(|column| column.split(' ').map(str::to_owned).collect::<Vec<_>>()).collect::<Vec<_>>()
+            line.split('\t')
+                .skip(1)
+                .map(|column| column.split(' ').map(str::to_owned).collect::<Vec<_>>())
+                .collect::<Vec<_>>()
         };
-        let expected: Vec<_> = columns(expected).into_iter().map(|column| column[given..].to_vec()).collect();
+        let expected: Vec<_> =
+            columns(expected).into_iter().map(|column| column[given..].to_vec()).collect();
         assert_eq!(columns(line), expected);
         let sum: f64 = expected[0].iter().map(|log| log.parse::<f64>().unwrap()).sum();
-        assert!((line.split('\t').next().unwrap().parse::<f64>().unwrap() - sum).abs() < 1e-5, "{line}");
+        assert!(
+            (line.split('\t').next().unwrap().parse::<f64>().unwrap() - sum).abs() < 1e-5,
+            "{line}"
+        );
     }
     let refused = |prefixes: &str| {
         let ended = scored(prefixes);
@@ -202,7 +294,9 @@ fn targets_may_begin_with_what_is_given() {
 
 #[test]
 fn pairs_that_are_none_are_refused() {
-    let refused = |text: &str| run_with(&["score", "--engine", "tract"], text).failed(1).lines().last().unwrap().to_owned();
+    let refused = |text: &str| {
+        run_with(&["score", "--engine", "tract"], text).failed(1).lines().last().unwrap().to_owned()
+    };
     assert_snapshot!(refused("A dog."), @"cognate: error: stdin: line 1: expected a source, one tab and a translation, found 0 tabs");
     assert_snapshot!(refused("A dog.\tEin\tHund."), @"cognate: error: stdin: line 1: expected a source, one tab and a translation, found 2 tabs");
     assert_snapshot!(refused(" \tEin Hund."), @"cognate: error: stdin: line 1: the source is empty; expected a sentence");

@@ -1,7 +1,8 @@
-//! The same input, seed, engine and number of threads: the same bits, run after run, of graphs, weights, translations and training.
+//! The same input, seed, engine and number of threads: the same bits, run after run, of graphs,
+//! weights, translations and training.
 //!
-//! That tokens depend on no batch and no number of workers, `same` and `load` hold; that a killed run goes on to the same bits,
-//! `cargo xtask hostile --kills`.
+//! That tokens depend on no batch and no number of workers, `same` and `load` hold; that a killed
+//! run goes on to the same bits, `cargo xtask hostile --kills`.
 
 use crate::{SENTENCES, run, run_with};
 use cognate_runtime::{Device, Engine};
@@ -21,13 +22,18 @@ fn engines() -> Vec<&'static str> {
     engines
 }
 
-/// The files of a folder and of those in it, with their contents; of a training run without what clocks say.
+/// The files of a folder and of those in it, with their contents; of a training run without what
+/// clocks say.
 fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap()) {
         let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
         if path.is_dir() {
-            found.extend(contents(&path).into_iter().map(|(inner, bytes)| (format!("{name}/{inner}"), bytes)));
+            found.extend(
+                contents(&path)
+                    .into_iter()
+                    .map(|(inner, bytes)| (format!("{name}/{inner}"), bytes)),
+            );
         } else if matches!(name.as_str(), "log.jsonl" | "training.json") {
             found.insert(name, without_clocks(&fs::read_to_string(path).unwrap()).into_bytes());
         } else {
@@ -42,10 +48,9 @@ fn without_clocks(text: &str) -> String {
     let values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     let kept = values.map(|value| {
         let mut value = value.unwrap();
-        value
-            .as_object_mut()
-            .unwrap()
-            .retain(|name, _| !["seconds", "tokens_per_second", "engine_share", "unlogged"].contains(&name.as_str()));
+        value.as_object_mut().unwrap().retain(|name, _| {
+            !["seconds", "tokens_per_second", "engine_share", "unlogged"].contains(&name.as_str())
+        });
         value.to_string() + "\n"
     });
     kept.collect()
@@ -67,7 +72,12 @@ fn twice(what: &str, wrong: &mut Vec<String>, write: impl Fn(&str)) {
     if names(&first) != names(&second) {
         wrong.push(format!("{what}: the files {:?} and {:?}", names(&first), names(&second)));
     }
-    wrong.extend(first.iter().filter(|(name, bytes)| second.get(*name) != Some(*bytes)).map(|(name, _)| format!("{what}: {name} differs")));
+    wrong.extend(
+        first
+            .iter()
+            .filter(|(name, bytes)| second.get(*name) != Some(*bytes))
+            .map(|(name, _)| format!("{what}: {name} differs")),
+    );
 }
 
 #[test]
@@ -84,12 +94,17 @@ fn exports_are_the_same_bits() {
         &["--precision", "int8-block", "--target", "ort"],
         &["--precision", "bf16", "--target", "ort"],
     ] {
-        let export = |out: &str| drop(run(&[&["export", model, out, "--no-verify"], options].concat()).ok());
+        let export =
+            |out: &str| drop(run(&[&["export", model, out, "--no-verify"], options].concat()).ok());
         twice(&format!("export {options:?}"), &mut wrong, export);
     }
     // Weights that no file holds; what the verification found is in cognate.json.
-    twice("export preset:tiny", &mut wrong, |out| drop(run(&["export", "preset:tiny", out, "--seed", "3"]).ok()));
-    twice("export-training", &mut wrong, |out| drop(run(&["export-training", model, out, "--clip-norm", "1"]).ok()));
+    twice("export preset:tiny", &mut wrong, |out| {
+        drop(run(&["export", "preset:tiny", out, "--seed", "3"]).ok())
+    });
+    twice("export-training", &mut wrong, |out| {
+        drop(run(&["export-training", model, out, "--clip-norm", "1"]).ok())
+    });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -99,12 +114,34 @@ fn translations_are_the_same_bits() {
     let text = SENTENCES.join("\n") + "\nA dog.\n";
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("model");
-    run(&["export", bundled_checkpoint().to_str().unwrap(), model.to_str().unwrap(), "--no-verify"]).ok();
+    run(&[
+        "export",
+        bundled_checkpoint().to_str().unwrap(),
+        model.to_str().unwrap(),
+        "--no-verify",
+    ])
+    .ok();
     let model = model.to_str().unwrap();
     for engine in engines() {
-        for way in [&["--beams", "1"][..], &["--beams", "4", "--n-best", "4"], &["--sample", "--seed", "5", "--n-best", "2"]] {
-            let common = ["translate", "--engine", engine, "--model", model, "--threads", "2", "--scores", "--max-new-tokens", "20"];
-            let [first, second] = [(); 2].map(|()| run_with(&[&common[..], way].concat(), &text).ok());
+        for way in [
+            &["--beams", "1"][..],
+            &["--beams", "4", "--n-best", "4"],
+            &["--sample", "--seed", "5", "--n-best", "2"],
+        ] {
+            let common = [
+                "translate",
+                "--engine",
+                engine,
+                "--model",
+                model,
+                "--threads",
+                "2",
+                "--scores",
+                "--max-new-tokens",
+                "20",
+            ];
+            let [first, second] =
+                [(); 2].map(|()| run_with(&[&common[..], way].concat(), &text).ok());
             if first != second {
                 wrong.push(format!("{engine}, {way:?}:\n{first}and\n{second}"));
             }
@@ -113,7 +150,8 @@ fn translations_are_the_same_bits() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Tokens that occur many times in a batch, in a table of thousands of rows: their gradients are summed by several threads.
+/// Tokens that occur many times in a batch, in a table of thousands of rows: their gradients are
+/// summed by several threads.
 #[test]
 fn training_with_many_words_is_the_same_bits() {
     if !engines().contains(&"ort") {
@@ -129,7 +167,11 @@ fn training_with_many_words_is_the_same_bits() {
     let unit = |index: usize| (index as f64 * 0.618_033_988_75).fract();
     let line = |line: usize| {
         let drawn = |place: usize| {
-            word(if place.is_multiple_of(2) { (line * 10 + place) % 6_000 } else { 6_000_f64.powf(unit(line * 10 + place)) as usize })
+            word(if place.is_multiple_of(2) {
+                (line * 10 + place) % 6_000
+            } else {
+                6_000_f64.powf(unit(line * 10 + place)) as usize
+            })
         };
         (0..20).map(drawn).collect::<Vec<_>>().join(" ") + "\n"
     };
@@ -144,7 +186,9 @@ fn training_with_many_words_is_the_same_bits() {
     let (config, mut wrong) = (path("run.toml"), Vec::new());
     twice("ort, 2 threads", &mut wrong, |out| {
         drop(run(&["train", &config, "--engine", "ort", "--threads", "2", "--out", out]).ok());
-        let made: Value = serde_json::from_str(&fs::read_to_string(Path::new(out).join("config.json")).unwrap()).unwrap();
+        let made: Value =
+            serde_json::from_str(&fs::read_to_string(Path::new(out).join("config.json")).unwrap())
+                .unwrap();
         assert!(made["vocab_size"].as_u64().unwrap() > 3_500, "{made}");
     });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -155,7 +199,9 @@ fn training_with_many_words_is_the_same_bits() {
 fn training_runs_are_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let lines: String = (0..60).map(|line| format!("a {} b {} c\n", ["d", "e", "f"][line % 3], ["g", "h"][line % 2])).collect();
+    let lines: String = (0..60)
+        .map(|line| format!("a {} b {} c\n", ["d", "e", "f"][line % 3], ["g", "h"][line % 2]))
+        .collect();
     for name in ["a.src", "a.tgt"] {
         fs::write(path(name), &lines).unwrap();
     }
@@ -170,7 +216,19 @@ fn training_runs_are_the_same_bits() {
     for engine in engines() {
         for threads in ["1", "2"] {
             twice(&format!("{engine}, {threads} threads"), &mut wrong, |out| {
-                drop(run(&["train", &config, "--engine", engine, "--threads", threads, "--out", out]).ok());
+                drop(
+                    run(&[
+                        "train",
+                        &config,
+                        "--engine",
+                        engine,
+                        "--threads",
+                        threads,
+                        "--out",
+                        out,
+                    ])
+                    .ok(),
+                );
                 let log = fs::read_to_string(Path::new(out).join("log.jsonl")).unwrap();
                 assert!(log.lines().filter(|line| line.contains("\"loss\"")).count() >= 6, "{log}");
             });

@@ -13,7 +13,10 @@ fn error_of(folder: &TempDir) -> String {
 
 fn error_with(folder: &TempDir, engine: &str) -> String {
     let model = folder.path().to_str().unwrap();
-    with_dir(&run(&["translate", "--engine", engine, "--model", model, "Hello."]).failed(1), folder.path())
+    with_dir(
+        &run(&["translate", "--engine", engine, "--model", model, "Hello."]).failed(1),
+        folder.path(),
+    )
 }
 
 /// The error with another text in `config.json`.
@@ -81,7 +84,8 @@ fn weights_in_a_form_that_is_not_read() {
 #[test]
 fn a_truncated_weights_file() {
     let folder = checkpoint(true);
-    let weights = fs::File::options().write(true).open(folder.path().join("model.safetensors")).unwrap();
+    let weights =
+        fs::File::options().write(true).open(folder.path().join("model.safetensors")).unwrap();
     weights.set_len(1_000_000).unwrap();
     assert_snapshot!(error_of(&folder), @"cognate: error: DIR/model.safetensors: not a safetensors file (1000000 bytes): incomplete metadata, file not fully covered; is it complete?");
     weights.set_len(100).unwrap();
@@ -147,7 +151,12 @@ fn cuda_where_there_is_none_is_no_silent_run_on_the_processor() {
     for engine in ["ort", "auto"] {
         let ended = run(&["translate", "-v", "--engine", engine, "--device", "cuda", "Hello."]);
         if ended.status == Some(0) {
-            assert!(ended.err.contains("on ONNX Runtime") && ended.err.contains("CUDAExecutionProvider"), "{}", ended.err);
+            assert!(
+                ended.err.contains("on ONNX Runtime")
+                    && ended.err.contains("CUDAExecutionProvider"),
+                "{}",
+                ended.err
+            );
         } else {
             let error = ended.failed(1);
             assert!(error.starts_with("cognate: error: ort: "), "{error}");
@@ -160,7 +169,11 @@ fn a_wrong_input() {
     assert_snapshot!(run(&["translate", "--input", "no/such/text.en"]).failed(1), @"cognate: error: --input: no/such/text.en: cannot be read: No such file or directory (os error 2)");
     assert_snapshot!(run(&["translate", "--input", "testdata"]).failed(1), @"cognate: error: --input: testdata: is a folder; expected a text file, one sentence a line");
     let ended = run_with(&["translate", "--engine", "tract"], b"A dog.\n\xff\nA cat.\n");
-    assert_eq!((ended.status, ended.out.lines().count()), (Some(1), 1), "what comes before is translated");
+    assert_eq!(
+        (ended.status, ended.out.lines().count()),
+        (Some(1), 1),
+        "what comes before is translated"
+    );
     assert_snapshot!(ended.err, @"cognate: error: stdin: line 2: not UTF-8 at byte 1; convert the file to UTF-8");
 }
 

@@ -1,4 +1,5 @@
-//! `cognate evaluate`: sacreBLEU 2.6.0's lines, signatures, intervals and p-values (`testdata/bleu`).
+//! `cognate evaluate`: sacreBLEU 2.6.0's lines, signatures, intervals and p-values
+//! (`testdata/bleu`).
 
 use crate::{SENTENCES, run, run_with, with_dir};
 use cognate_testing::{bundled_checkpoint, shared_multi30k, testdata};
@@ -7,14 +8,17 @@ use serde_json::Value;
 use std::fs;
 use tempfile::TempDir;
 
-/// The recorded systems, and a folder with their texts: `system0` to `system2`, `reference0` and `reference1`.
+/// The recorded systems, and a folder with their texts: `system0` to `system2`, `reference0` and
+/// `reference1`.
 fn recorded() -> (Value, TempDir) {
     let text = fs::read_to_string(testdata("bleu/systems.json")).unwrap();
     let systems: Value = serde_json::from_str(&text).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    for (name, texts) in [("system", &systems["hypotheses"]), ("reference", &systems["references"])] {
+    for (name, texts) in [("system", &systems["hypotheses"]), ("reference", &systems["references"])]
+    {
         for (index, lines) in texts.as_array().unwrap().iter().enumerate() {
-            let lines: Vec<_> = lines.as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+            let lines: Vec<_> =
+                lines.as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
             // Line ends of either kind.
             let end = if index == 0 { "\r\n" } else { "\n" };
             fs::write(folder.path().join(format!("{name}{index}")), lines.join(end) + end).unwrap();
@@ -26,18 +30,29 @@ fn recorded() -> (Value, TempDir) {
 /// Arguments for the folder's files, `references` of them.
 fn files(folder: &TempDir, references: u64, systems: &[usize]) -> Vec<String> {
     let path = |name: String| folder.path().join(name).to_str().unwrap().to_owned();
-    let references = (0..references).flat_map(|index| ["--reference".to_owned(), path(format!("reference{index}"))]);
+    let references = (0..references)
+        .flat_map(|index| ["--reference".to_owned(), path(format!("reference{index}"))]);
     references.chain(systems.iter().map(|index| path(format!("system{index}")))).collect()
 }
 
 /// A text without the width of its columns, which is that of the folder's path.
 fn squeezed(text: &str, folder: &TempDir) -> String {
-    let words = |line: &str| line.split("  ").filter(|part| !part.is_empty()).map(str::trim).collect::<Vec<_>>().join("  ");
+    let words = |line: &str| {
+        line.split("  ")
+            .filter(|part| !part.is_empty())
+            .map(str::trim)
+            .collect::<Vec<_>>()
+            .join("  ")
+    };
     with_dir(text, folder.path()).lines().map(|line| words(line) + "\n").collect()
 }
 
 fn evaluate(args: &[String], more: &[&str]) -> crate::Ended {
-    let args: Vec<&str> = ["evaluate"].into_iter().chain(args.iter().map(String::as_str)).chain(more.iter().copied()).collect();
+    let args: Vec<&str> = ["evaluate"]
+        .into_iter()
+        .chain(args.iter().map(String::as_str))
+        .chain(more.iter().copied())
+        .collect();
     run(&args)
 }
 
@@ -46,12 +61,15 @@ fn options(row: &Value) -> Option<Vec<String>> {
     let mut args = Vec::new();
     for (name, value) in row["options"].as_object().unwrap() {
         match (name.as_str(), value) {
-            ("lowercase" | "effective_order", Value::Bool(true)) => args.push(format!("--{}", name.replace('_', "-"))),
+            ("lowercase" | "effective_order", Value::Bool(true)) => {
+                args.push(format!("--{}", name.replace('_', "-")))
+            }
             ("lowercase", Value::Bool(false)) => {}
             ("tokenize", Value::String(way)) => args.extend(["--tokenize".into(), way.clone()]),
             ("smooth_method", Value::String(way)) => args.extend(["--smooth".into(), way.clone()]),
             ("smooth_value", value) => args.extend(["--smooth-value".into(), value.to_string()]),
-            ("word_order", value) if *value == 2 && row["options"].as_object().unwrap().len() == 1 => {}
+            ("word_order", value)
+                if *value == 2 && row["options"].as_object().unwrap().len() == 1 => {}
             _ => return None,
         }
     }
@@ -72,7 +90,9 @@ fn lines_are_sacrebleus() {
         let Some(options) = options(row) else { continue };
         for (index, expected) in row["lines"].as_array().unwrap().iter().enumerate() {
             compared += 1;
-            let args = [files(&folder, row["references"].as_u64().unwrap(), &[index]), options.clone()].concat();
+            let args =
+                [files(&folder, row["references"].as_u64().unwrap(), &[index]), options.clone()]
+                    .concat();
             let found = evaluate(&args, &[]).ok();
             if found.trim_end() != expected.as_str().unwrap() {
                 failures.push(format!("{options:?}: {found}expected {expected}"));
@@ -86,21 +106,38 @@ fn lines_are_sacrebleus() {
 #[test]
 fn comparisons_are_sacrebleus() {
     let (systems, folder) = recorded();
-    let paired = systems["paired"].as_array().unwrap().iter().filter(|row| row["options"].get("smooth_method").is_none());
+    let paired = systems["paired"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|row| row["options"].get("smooth_method").is_none());
     for row in paired {
         let [samples, seed] = ["samples", "seed"].map(|name| row[name].to_string());
         let name = row["name"].as_str().unwrap();
         let args = files(&folder, row["references"].as_u64().unwrap(), &[0, 1, 2]);
-        let more = ["--paired-bs", "--json", "--metrics", "bleu,chrf,chrf++", "--samples", &samples, "--seed", &seed];
+        let more = [
+            "--paired-bs",
+            "--json",
+            "--metrics",
+            "bleu,chrf,chrf++",
+            "--samples",
+            &samples,
+            "--seed",
+            &seed,
+        ];
         let found = evaluate(&args, &more).ok();
         assert_eq!(found.lines().count(), 3);
         for (system, expected) in found.lines().zip(row["results"].as_array().unwrap()) {
             let system: Value = serde_json::from_str(system).unwrap();
             let score = &system["scores"][name];
             assert_eq!(score["signature"], row["signature"]);
-            for (field, expected) in ["score", "mean", "ci", "p_value"].into_iter().zip(expected.as_array().unwrap()) {
+            for (field, expected) in
+                ["score", "mean", "ci", "p_value"].into_iter().zip(expected.as_array().unwrap())
+            {
                 let found = score.get(field).and_then(Value::as_f64);
-                let near = found.zip(expected.as_f64()).map_or(found.is_none() && expected.is_null(), |(a, b)| (a - b).abs() < 1e-9);
+                let near = found
+                    .zip(expected.as_f64())
+                    .map_or(found.is_none() && expected.is_null(), |(a, b)| (a - b).abs() < 1e-9);
                 assert!(near, "{name} {field}: {score}, expected {expected}");
             }
         }
@@ -111,7 +148,9 @@ fn comparisons_are_sacrebleus() {
 #[test]
 fn forms() {
     let (_, folder) = recorded();
-    let shown = |systems: &[usize], more: &[&str]| squeezed(&evaluate(&files(&folder, 1, systems), more).ok(), &folder);
+    let shown = |systems: &[usize], more: &[&str]| {
+        squeezed(&evaluate(&files(&folder, 1, systems), more).ok(), &folder)
+    };
     assert_snapshot!(shown(&[0], &["--confidence"]), @"
     BLEU|nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0 = 36.04 (μ = 35.96 ± 7.72) 67.3/45.4/30.9/21.3 (BP = 0.957 ratio = 0.958 hyp_len = 496 ref_len = 518)
     chrF2|nrefs:1|bs:1000|seed:12345|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0 = 55.53 (μ = 55.41 ± 7.24)
@@ -155,7 +194,9 @@ fn a_model_is_scored_by_what_it_translates() {
     assert_snapshot!(with_dir(&ended.err, folder.path()), @"cognate: warning: DIR/source: line 2: empty; its translation is empty");
     assert_eq!(ended.ok(), given.ok());
     let output = write("output", &translated);
-    let table = run(&[&["evaluate", &output, "--source", &source, "--paired-bs"], &model[..]].concat()).ok();
+    let table =
+        run(&[&["evaluate", &output, "--source", &source, "--paired-bs"], &model[..]].concat())
+            .ok();
     assert_snapshot!(squeezed(&table, &folder), @"
     System  BLEU (μ ± 95% CI)  chrF2 (μ ± 95% CI)
     Baseline: DIR/output  74.19 (72.88 ± 50.00)  86.21 (83.17 ± 50.00)
@@ -171,10 +212,24 @@ fn a_model_is_scored_by_what_it_translates() {
 fn reference_translations_have_their_scores() {
     let Some(data) = shared_multi30k() else { return };
     let reference = data.join("test_2016_flickr.de");
-    let file = |name: &str| bundled_checkpoint().join(format!("reference/test_2016_flickr.{name}.de")).to_str().unwrap().to_owned();
-    let args = [file("greedy"), file("beam5"), "--reference".into(), reference.to_str().unwrap().into(), "--width".into(), "4".into()];
+    let file = |name: &str| {
+        bundled_checkpoint()
+            .join(format!("reference/test_2016_flickr.{name}.de"))
+            .to_str()
+            .unwrap()
+            .to_owned()
+    };
+    let args = [
+        file("greedy"),
+        file("beam5"),
+        "--reference".into(),
+        reference.to_str().unwrap().into(),
+        "--width".into(),
+        "4".into(),
+    ];
     let out = evaluate(&args, &["--paired-bs"]).ok();
-    let rows: Vec<_> = out.lines().skip(1).take(2).map(|line| line.rsplit_once(".de").unwrap().1.trim()).collect();
+    let rows: Vec<_> =
+        out.lines().skip(1).take(2).map(|line| line.rsplit_once(".de").unwrap().1.trim()).collect();
     assert_snapshot!(rows[0], @"38.5687 (38.5080 ± 1.6267)                62.3993 (62.3782 ± 1.1527)");
     assert_snapshot!(rows[1], @"39.8110 (39.7368 ± 1.5862) (p = 0.0010)*  63.4899 (63.4797 ± 1.1301) (p = 0.0010)*");
 }
@@ -191,7 +246,8 @@ fn texts_that_do_not_belong_together_are_refused() {
     let three = write("three", b"Ein Hund.\nEine Katze.\n\n");
     let (empty, latin) = (write("empty", b""), write("latin", b"Ein Hund.\nK\xe4se.\n"));
     let missing = folder.path().join("missing").to_str().unwrap().to_owned();
-    let refused = |args: &[&str]| with_dir(&run(&[&["evaluate"], args].concat()).failed(1), folder.path());
+    let refused =
+        |args: &[&str]| with_dir(&run(&[&["evaluate"], args].concat()).failed(1), folder.path());
     assert_snapshot!(refused(&["-r", &two, &three]), @"cognate: error: DIR/three: has 3 lines, expected 2 as in DIR/two");
     assert_snapshot!(refused(&["-r", &two, "-r", &three, &two]), @"cognate: error: --reference: DIR/three: has 3 lines, expected 2 as in DIR/two");
     assert_snapshot!(refused(&["-r", &two, "--source", &three]), @"cognate: error: --source: DIR/three: has 3 lines, expected 2 as in DIR/two");

@@ -38,7 +38,13 @@ fn a_checkpoint_is_exported_and_translates_as_before() {
     tokenizer_config.json
     weights.onnx_data
     ");
-    for name in ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"] {
+    for name in [
+        "config.json",
+        "generation_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+    ] {
         assert_eq!(written[name], fs::read(bundled.join(name)).unwrap(), "{name}");
     }
     // The hash is what BLAKE3's own Python package gives.
@@ -48,7 +54,9 @@ fn a_checkpoint_is_exported_and_translates_as_before() {
     run(&["export", "testdata/multi30k-en-de", out, "--no-verify", "--force"]).ok();
     assert!(files(&path) == written);
 
-    let translated = |model| run(&["translate", "--engine", "tract", "--model", model, SENTENCES[0], SENTENCES[1]]).ok();
+    let translated = |model| {
+        run(&["translate", "--engine", "tract", "--model", model, SENTENCES[0], SENTENCES[1]]).ok()
+    };
     assert_eq!(translated(out), translated(bundled.to_str().unwrap()));
     committed("multi30k-en-de", &written);
 
@@ -61,7 +69,10 @@ fn a_checkpoint_is_exported_and_translates_as_before() {
 fn committed(name: &str, written: &BTreeMap<String, Vec<u8>>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../onnx").join(name);
     for file in ["encoder.onnx", "decoder.onnx"] {
-        assert!(fs::read(folder.join(file)).unwrap() == written[file], "onnx/{name}/{file} is not up to date: run `cargo xtask export`");
+        assert!(
+            fs::read(folder.join(file)).unwrap() == written[file],
+            "onnx/{name}/{file} is not up to date: run `cargo xtask export`"
+        );
     }
 }
 
@@ -72,11 +83,17 @@ fn an_export_is_verified_and_keeps_the_report() {
     let out = path.to_str().unwrap();
     let said = run(&["export", "testdata/multi30k-en-de", out]).ok();
     assert!(said.contains("tract") && said.contains("passed"), "{said}");
-    let account = |path: &Path| -> serde_json::Value { serde_json::from_slice(&files(path)["cognate.json"]).unwrap() };
+    let account = |path: &Path| -> serde_json::Value {
+        serde_json::from_slice(&files(path)["cognate.json"]).unwrap()
+    };
     let report = account(&path)["verification"].clone();
     assert!(report.is_object(), "{report}");
     run(&["verify", out]).ok();
-    assert_eq!(account(&path)["verification"], report, "read back from the folder, the weights are the same");
+    assert_eq!(
+        account(&path)["verification"],
+        report,
+        "read back from the folder, the weights are the same"
+    );
     let shown = run(&["show", out]).ok();
     assert!(shown.contains("verification passed"), "{shown}");
 
@@ -93,18 +110,24 @@ fn an_export_is_verified_and_keeps_the_report() {
 
 /// The hashes of the graphs and weights in a folder, as `cognate.json` has them.
 fn hashes(folder: &Path) -> BTreeMap<String, String> {
-    let account: serde_json::Value = serde_json::from_slice(&fs::read(folder.join("cognate.json")).unwrap()).unwrap();
+    let account: serde_json::Value =
+        serde_json::from_slice(&fs::read(folder.join("cognate.json")).unwrap()).unwrap();
     let files = account["files"].as_object().unwrap();
-    files.iter().map(|(file, account)| (file.clone(), account["blake3"].as_str().unwrap().to_owned())).collect()
+    files
+        .iter()
+        .map(|(file, account)| (file.clone(), account["blake3"].as_str().unwrap().to_owned()))
+        .collect()
 }
 
-/// The reference reads the weights that engines read: only hashes tell that they are not those of the export.
+/// The reference reads the weights that engines read: only hashes tell that they are not those of
+/// the export.
 #[test]
 fn damage_is_found_without_the_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let export = |name: &str, more: &[&str]| {
         let path = folder.path().join(name);
-        run(&[&["export", "preset:tiny", path.to_str().unwrap(), "--no-verify"], more].concat()).ok();
+        run(&[&["export", "preset:tiny", path.to_str().unwrap(), "--no-verify"], more].concat())
+            .ok();
         path
     };
     let exports = [
@@ -126,8 +149,19 @@ fn damage_is_found_without_the_checkpoint() {
                 fs::write(&path, damaged).unwrap();
                 let ended = run(&["verify", folder_of(&path, &file)]);
                 assert_eq!(ended.status, Some(1), "{file}: {}", ended.out);
-                assert!(ended.err.contains(&format!("{}: changed since the export", path.display())), "{}", ended.err);
-                assert!(ended.out.contains(&format!("files: {} of {n_files} unchanged by BLAKE3", n_files - 1)), "{}", ended.out);
+                assert!(
+                    ended.err.contains(&format!("{}: changed since the export", path.display())),
+                    "{}",
+                    ended.err
+                );
+                assert!(
+                    ended.out.contains(&format!(
+                        "files: {} of {n_files} unchanged by BLAKE3",
+                        n_files - 1
+                    )),
+                    "{}",
+                    ended.out
+                );
                 assert!(ended.out.contains("  FAILED"), "{}", ended.out);
             }
             fs::write(&path, good).unwrap();
@@ -156,11 +190,19 @@ fn an_export_without_hashes_is_verified_and_says_so() {
     assert!(said.contains("\nfiles: not checked, because the export has no hashes\n"), "{said}");
 
     // Hashes may be anybody's: they name no file of another folder.
-    for (name, stranger) in [("../weights", files["encoder.onnx"].clone()), ("/etc/passwd", files["encoder.onnx"].clone())] {
+    for (name, stranger) in [
+        ("../weights", files["encoder.onnx"].clone()),
+        ("/etc/passwd", files["encoder.onnx"].clone()),
+    ] {
         account["files"] = serde_json::json!({ name: stranger });
         fs::write(&file, account.to_string()).unwrap();
         let error = with_dir(&run(&["verify", out]).failed(1), folder.path());
-        assert_eq!(error, format!("cognate: error: DIR/out/cognate.json: files: {name:?} is not a file of this folder"));
+        assert_eq!(
+            error,
+            format!(
+                "cognate: error: DIR/out/cognate.json: files: {name:?} is not a file of this folder"
+            )
+        );
     }
 }
 
@@ -169,10 +211,15 @@ fn presets_are_exported_with_a_seed() {
     let folder = tempfile::tempdir().unwrap();
     let export = |name: &str, more: &[&str]| {
         let path = folder.path().join(name);
-        run(&[&["export", "preset:tiny", path.to_str().unwrap(), "--no-verify"], more].concat()).ok();
+        run(&[&["export", "preset:tiny", path.to_str().unwrap(), "--no-verify"], more].concat())
+            .ok();
         files(&path)
     };
-    let (default, first, second) = (export("0", &[]), export("1", &["--seed", "1"]), export("2", &["--seed", "2", "--attentions"]));
+    let (default, first, second) = (
+        export("0", &[]),
+        export("1", &["--seed", "1"]),
+        export("2", &["--seed", "2", "--attentions"]),
+    );
     assert!(default == first);
     committed("tiny", &first);
     assert!(first["weights.onnx_data"] != second["weights.onnx_data"]);
@@ -183,18 +230,31 @@ fn presets_are_exported_with_a_seed() {
       "pad_token_id": 2
     }
     "#);
-    let text = |files: &BTreeMap<String, Vec<u8>>| String::from_utf8(files["cognate.json"].clone()).unwrap();
-    let source = |files| serde_json::from_str::<serde_json::Value>(&text(files)).unwrap()["source"].to_string();
+    let text = |files: &BTreeMap<String, Vec<u8>>| {
+        String::from_utf8(files["cognate.json"].clone()).unwrap()
+    };
+    let source = |files| {
+        serde_json::from_str::<serde_json::Value>(&text(files)).unwrap()["source"].to_string()
+    };
     assert_snapshot!(source(&second), @r#"{"preset":{"name":"tiny","seed":2}}"#);
     let listing = run(&["show", folder.path().join("2/decoder.onnx").to_str().unwrap()]).ok();
-    assert!(listing.contains("  cross_attentions.3: f32 [batch, beams, 4, tgt, src]\n"), "{listing}");
+    assert!(
+        listing.contains("  cross_attentions.3: f32 [batch, beams, 4, tgt, src]\n"),
+        "{listing}"
+    );
 }
 
 #[test]
 fn a_checkpoint_without_a_tokenizer_is_exported_with_a_warning() {
     let (checkpoint, out) = (crate::checkpoint(true), tempfile::tempdir().unwrap());
     fs::remove_file(checkpoint.path().join("tokenizer.json")).unwrap();
-    let args = ["export", checkpoint.path().to_str().unwrap(), out.path().to_str().unwrap(), "--force", "--no-verify"];
+    let args = [
+        "export",
+        checkpoint.path().to_str().unwrap(),
+        out.path().to_str().unwrap(),
+        "--force",
+        "--no-verify",
+    ];
     let ended = run(&args);
     assert_snapshot!(with_dir(&ended.err, checkpoint.path()), @"cognate: warning: DIR/tokenizer.json: no such file; expected Hugging Face's tokenizer.json beside the checkpoint's config.json, or else source.spm, sentencepiece.bpe.model, spiece.model, or vocab.json with merges.txt; without it `cognate translate` cannot use the export");
     ended.ok();

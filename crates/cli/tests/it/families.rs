@@ -29,25 +29,42 @@ fn text(path: &Path) -> &str {
 /// A case of `testdata/tokenizers/cases.json`, and what transformers answers to it.
 fn case(name: &str) -> (Value, Value) {
     let cases = json_of(&testdata("tokenizers/cases.json"));
-    let case = cases["cases"].as_array().unwrap().iter().find(|case| case["name"] == name).unwrap().clone();
+    let case = cases["cases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|case| case["name"] == name)
+        .unwrap()
+        .clone();
     (case, json_of(&testdata("tokenizers/expected.json"))[name].take())
 }
 
 /// Writes the tokenizer of a case into a folder; a model's `config.json` stays.
 fn add_tokenizer(case: &Value, folder: &Path) {
     for (file, parts) in case["files"].as_object().unwrap() {
-        let parts = parts.as_array().unwrap().iter().map(|part| testdata("tokenizers/models").join(part.as_str().unwrap()));
-        fs::write(folder.join(file), parts.flat_map(|part| fs::read(part).unwrap()).collect::<Vec<_>>()).unwrap();
+        let parts = parts
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|part| testdata("tokenizers/models").join(part.as_str().unwrap()));
+        fs::write(
+            folder.join(file),
+            parts.flat_map(|part| fs::read(part).unwrap()).collect::<Vec<_>>(),
+        )
+        .unwrap();
     }
-    for (file, value) in case["json"].as_object().unwrap().iter().filter(|(file, _)| *file != "config.json") {
+    for (file, value) in
+        case["json"].as_object().unwrap().iter().filter(|(file, _)| *file != "config.json")
+    {
         fs::write(folder.join(file), value.to_string()).unwrap();
     }
 }
 
-/// A golden model with `rows` rows in the tables of its tokens, seeded ones after those of the file, and with `tokens` in
-/// both configurations; `surplus` is a tensor that it has no use for.
+/// A golden model with `rows` rows in the tables of its tokens, seeded ones after those of the
+/// file, and with `tokens` in both configurations; `surplus` is a tensor that it has no use for.
 fn enlarged(model: &str, rows: usize, tokens: &Value, surplus: Option<&str>) -> TempDir {
-    let known = json_of(&golden(model).join("config.json"))["vocab_size"].as_u64().unwrap() as usize;
+    let known =
+        json_of(&golden(model).join("config.json"))["vocab_size"].as_u64().unwrap() as usize;
     let folder = tempfile::tempdir().unwrap();
     for file in ["config.json", "generation_config.json"] {
         let mut fields = json_of(&golden(model).join(file));
@@ -78,8 +95,14 @@ fn enlarged(model: &str, rows: usize, tokens: &Value, surplus: Option<&str>) -> 
         tensors.push((name, shape, data));
     }
     tensors.extend(surplus.map(|name| (name.to_owned(), vec![1], vec![0; 4])));
-    let views = tensors.iter().map(|(name, shape, data)| (name, TensorView::new(Dtype::F32, shape.clone(), data).unwrap()));
-    fs::write(folder.path().join("model.safetensors"), safetensors::serialize(views, None).unwrap()).unwrap();
+    let views = tensors.iter().map(|(name, shape, data)| {
+        (name, TensorView::new(Dtype::F32, shape.clone(), data).unwrap())
+    });
+    fs::write(
+        folder.path().join("model.safetensors"),
+        safetensors::serialize(views, None).unwrap(),
+    )
+    .unwrap();
     folder
 }
 
@@ -94,7 +117,11 @@ fn model_with(model: &str, name: &str) -> (TempDir, Value, Value) {
     let folder = enlarged(model, largest + 1, &tokens, None);
     add_tokenizer(&case, folder.path());
     if model.ends_with("t5gemma") {
-        fs::write(folder.path().join("tokenizer_config.json"), json!({ "tokenizer_class": "T5Tokenizer" }).to_string()).unwrap();
+        fs::write(
+            folder.path().join("tokenizer_config.json"),
+            json!({ "tokenizer_class": "T5Tokenizer" }).to_string(),
+        )
+        .unwrap();
     }
     (folder, case, expected)
 }
@@ -102,19 +129,34 @@ fn model_with(model: &str, name: &str) -> (TempDir, Value, Value) {
 /// The languages of a case as arguments.
 fn languages(case: &Value) -> Vec<&str> {
     let codes = ["--source-language", "--target-language"].into_iter().enumerate();
-    codes.filter_map(|(index, option)| Some([option, case["languages"][index].as_str()?])).flatten().collect()
+    codes
+        .filter_map(|(index, option)| Some([option, case["languages"][index].as_str()?]))
+        .flatten()
+        .collect()
 }
 
 fn translated(model: &Path, more: &[&str]) -> String {
-    let args = ["translate", "--engine", "tract", "--max-new-tokens", "8", "--model", text(model), SENTENCES[0], SENTENCES[1]];
+    let args = [
+        "translate",
+        "--engine",
+        "tract",
+        "--max-new-tokens",
+        "8",
+        "--model",
+        text(model),
+        SENTENCES[0],
+        SENTENCES[1],
+    ];
     run(&[&args, more].concat()).ok()
 }
 
-/// Translations by the reference evaluator, decoding as transformers says that the target language is decoded.
+/// Translations by the reference evaluator, decoding as transformers says that the target language
+/// is decoded.
 fn reference(folder: &Path, case: &Value, expected: &Value) -> String {
     let model = Model::open(folder).unwrap();
     let generation = fs::read_to_string(folder.join("generation_config.json")).unwrap();
-    let mut settings = Settings::from_json(model.config_json(), Some(&generation), model.config()).unwrap();
+    let mut settings =
+        Settings::from_json(model.config_json(), Some(&generation), model.config()).unwrap();
     settings.max_new_tokens = 8;
     match (expected["target"][0].as_str(), expected["target"][1].as_i64()) {
         (Some("forced"), id) => settings.forced_bos_token = id,
@@ -171,7 +213,11 @@ fn every_family_translates_between_the_languages_that_are_named() {
         let out = folder.path().join("out");
         run(&[&["export", text(folder.path()), text(&out), "--no-verify"], &*chosen].concat()).ok();
         for file in case["files"].as_object().unwrap().keys() {
-            assert_eq!(fs::read(out.join(file)).unwrap(), fs::read(folder.path().join(file)).unwrap(), "{name}: {file}");
+            assert_eq!(
+                fs::read(out.join(file)).unwrap(),
+                fs::read(folder.path().join(file)).unwrap(),
+                "{name}: {file}"
+            );
         }
         let (kind, id) = (expected["target"][0].as_str(), expected["target"][1].clone());
         let field = |field: &str| json_of(&out.join("generation_config.json"))[field].take();
@@ -184,7 +230,9 @@ fn every_family_translates_between_the_languages_that_are_named() {
         if of_export != wanted {
             failures.push(format!("{name}, exported: expected {wanted:?}, found {of_export:?}"));
         }
-        run(&[&["export", text(folder.path()), text(&out), "--no-verify", "--force"], &*chosen].concat()).ok();
+        run(&[&["export", text(folder.path()), text(&out), "--no-verify", "--force"], &*chosen]
+            .concat())
+        .ok();
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
@@ -195,7 +243,9 @@ fn another_language_gives_another_translation() {
     let into = |target| translated(folder.path(), &["--target-language", target]);
     assert_ne!(into("de"), into("fr"));
     assert_eq!(into("de"), into("__de__"));
-    let from = |source| translated(folder.path(), &["--source-language", source, "--target-language", "de"]);
+    let from = |source| {
+        translated(folder.path(), &["--source-language", source, "--target-language", "de"])
+    };
     assert_eq!(from("en"), into("de"));
     assert_ne!(from("fr"), into("de"));
 }
@@ -205,10 +255,13 @@ fn an_export_is_verified_in_its_languages() {
     let (folder, case, _) = model_with("mbart", "mbart50");
     let out = folder.path().join("out");
     // One of the sentences is too long for the 64 positions of the model.
-    let said = run(&[&["export", text(folder.path()), text(&out)], &*languages(&case)].concat()).ok();
+    let said =
+        run(&[&["export", text(folder.path()), text(&out)], &*languages(&case)].concat()).ok();
     assert!(said.contains("3 of 3 sentences equal") && !said.contains("FAILED"), "{said}");
     assert_eq!(json_of(&out.join("tokenizer_config.json"))["src_lang"], case["languages"][0]);
-    let verified = run(&["verify", text(&out), "--source-language", "en_XX", "--target-language", "de_DE"]).ok();
+    let verified =
+        run(&["verify", text(&out), "--source-language", "en_XX", "--target-language", "de_DE"])
+            .ok();
     assert!(verified.contains("3 of 3 sentences equal"), "{verified}");
 }
 
@@ -217,9 +270,24 @@ fn a_lower_precision_is_measured_in_its_languages() {
     let (folder, case, _) = model_with("mbart", "mbart50");
     let (out, lines) = (folder.path().join("out"), folder.path().join("lines"));
     fs::write(&lines, format!("{}\n{}\n", SENTENCES[0], SENTENCES[1])).unwrap();
-    let args = ["export", text(folder.path()), text(&out), "--no-verify", "--precision", "int8", "--data", text(&lines), text(&lines)];
+    let args = [
+        "export",
+        text(folder.path()),
+        text(&out),
+        "--no-verify",
+        "--precision",
+        "int8",
+        "--data",
+        text(&lines),
+        text(&lines),
+    ];
     let told = run(&args).failed(1);
-    assert!(told.starts_with("cognate: error: --data: ") && told.contains("pass --target-language") && !out.exists(), "{told}");
+    assert!(
+        told.starts_with("cognate: error: --data: ")
+            && told.contains("pass --target-language")
+            && !out.exists(),
+        "{told}"
+    );
     let said = run(&[&args, &*languages(&case)].concat()).ok();
     assert!(said.contains(": 2 sentences of lines, "), "{said}");
     // Sentences of our own need no language: both precisions choose in the same.
@@ -230,7 +298,8 @@ fn a_lower_precision_is_measured_in_its_languages() {
     assert!(said.contains(" sentences of the bundled text, "), "{said}");
 }
 
-/// `train --init` wants a language named where `translate` does, and goes on with a warning where `translate` does.
+/// `train --init` wants a language named where `translate` does, and goes on with a warning where
+/// `translate` does.
 #[test]
 fn training_asks_for_a_language_as_translation_does() {
     let texts = tempfile::tempdir().unwrap();
@@ -238,7 +307,18 @@ fn training_asks_for_a_language_as_translation_does() {
     fs::write(&lines, format!("{}\n{}\n", SENTENCES[0], SENTENCES[1])).unwrap();
     let train = |folder: &TempDir| {
         let out = folder.path().join("trained");
-        let args = ["train", "--init", text(folder.path()), "--data", text(&lines), text(&lines), "--out", text(&out), "--engine", "tract"];
+        let args = [
+            "train",
+            "--init",
+            text(folder.path()),
+            "--data",
+            text(&lines),
+            text(&lines),
+            "--out",
+            text(&out),
+            "--engine",
+            "tract",
+        ];
         run(&[&args[..], &["--max-updates", "1"]].concat())
     };
     let (mbart, ..) = model_with("mbart", "mbart");
@@ -250,9 +330,22 @@ fn training_asks_for_a_language_as_translation_does() {
     let mut fields = json_of(&config);
     fields["model_type"] = "plbart".into();
     fs::write(config, fields.to_string()).unwrap();
-    let translated = run(&["translate", "--engine", "tract", "--model", text(plbart.path()), "--max-new-tokens", "4", "A man."]);
+    let translated = run(&[
+        "translate",
+        "--engine",
+        "tract",
+        "--model",
+        text(plbart.path()),
+        "--max-new-tokens",
+        "4",
+        "A man.",
+    ]);
     for ran in [translated, train(&plbart)] {
-        assert!(ran.status == Some(0) && ran.err.contains("warning: ") && ran.err.contains("language"), "{}", ran.err);
+        assert!(
+            ran.status == Some(0) && ran.err.contains("warning: ") && ran.err.contains("language"),
+            "{}",
+            ran.err
+        );
     }
 }
 
@@ -277,8 +370,12 @@ fn languages_that_cannot_be_chosen() {
     let (marian, ..) = model_with("marian", "marian");
     assert_snapshot!(error(&marian, &["--source-language", "eng"]), @r#"cognate: error: --source-language: DIR/source.spm: the tokenizer has no source languages, found source language "eng"; set only the target language"#);
     let out = text(t5.path()).to_owned() + "/out";
-    let export =
-        |folder: &TempDir, more: &[&str]| with_dir(&run(&[&["export", text(folder.path()), &out], more].concat()).failed(1), folder.path());
+    let export = |folder: &TempDir, more: &[&str]| {
+        with_dir(
+            &run(&[&["export", text(folder.path()), &out], more].concat()).failed(1),
+            folder.path(),
+        )
+    };
     assert_snapshot!(export(&t5, &["--target-language", "de"]), @r#"cognate: error: --target-language: DIR/spiece.model: the tokenizer has no languages, found language "de""#);
     assert_snapshot!(export(&marian, &["--target-language", "deu"]), @"cognate: error: --target-language: this model needs deu in every sentence; pass it to `cognate translate`");
     assert_snapshot!(run(&["export", "preset:tiny", &out, "--target-language", "de"]).failed(1), @"cognate: error: preset:tiny: has no tokenizer to choose languages of; leave out --source-language and --target-language");
@@ -290,19 +387,27 @@ fn languages_that_cannot_be_chosen() {
 #[test]
 fn a_target_language_may_be_named_elsewhere() {
     let ids = |name: &str| case(name).1["target"][1].clone();
-    for (model, name, field) in [("mbart", "mbart50", "forced_bos_token_id"), ("mbart", "mbart-languages", "decoder_start_token_id")] {
+    for (model, name, field) in [
+        ("mbart", "mbart50", "forced_bos_token_id"),
+        ("mbart", "mbart-languages", "decoder_start_token_id"),
+    ] {
         let (folder, case, expected) = model_with(model, name);
         let path = folder.path().join("generation_config.json");
         let mut fields = json_of(&path);
         fields[field] = ids(name);
         fs::write(&path, fields.to_string()).unwrap();
         let source = case["languages"][0].as_str().unwrap();
-        assert_eq!(translated(folder.path(), &["--source-language", source]), reference(folder.path(), &case, &expected), "{name}");
+        assert_eq!(
+            translated(folder.path(), &["--source-language", source]),
+            reference(folder.path(), &case, &expected),
+            "{name}"
+        );
     }
     // Marian's users write it into the text.
     let (folder, case, expected) = model_with("marian", "marian-prefix");
     let sentences = SENTENCES.map(|sentence| format!(">>deu<<{sentence}"));
-    let args = ["translate", "--engine", "tract", "--max-new-tokens", "8", "--model", text(folder.path())];
+    let args =
+        ["translate", "--engine", "tract", "--max-new-tokens", "8", "--model", text(folder.path())];
     let written = run(&[&args, &sentences.each_ref().map(String::as_str)[..]].concat());
     assert!(!written.err.contains("language"), "{}", written.err);
     assert_eq!(written.ok(), reference(folder.path(), &case, &expected));
@@ -333,14 +438,31 @@ fn a_tokenizer_of_another_model_is_refused() {
     // A language without a row is no language of the model.
     let folder = enlarged("m2m100", 600, &json!({}), None);
     add_tokenizer(&case("nllb").0, folder.path());
-    let args = ["translate", "--engine", "tract", "--model", text(folder.path()), "--target-language", "zul_Latn", "A man."];
+    let args = [
+        "translate",
+        "--engine",
+        "tract",
+        "--model",
+        text(folder.path()),
+        "--target-language",
+        "zul_Latn",
+        "A man.",
+    ];
     assert_snapshot!(run(&args).failed(1), @"cognate: error: --target-language: zul_Latn is token 603, but vocab_size in config.json is 600: tokenizer and model do not belong together");
 
     // More rows than pieces, and special tokens without rows, are common.
     let folder = enlarged("t5", 260, &json!({}), None);
     add_tokenizer(&case("t5").0, folder.path());
     translated(folder.path(), &[]);
-    let args = ["translate", "--engine", "tract", "--model", text(folder.path()), "A <extra_id_0> man.", "A man."];
+    let args = [
+        "translate",
+        "--engine",
+        "tract",
+        "--model",
+        text(folder.path()),
+        "A <extra_id_0> man.",
+        "A man.",
+    ];
     assert_snapshot!(run(&args).failed(1).lines().last().unwrap(), @r#"cognate: error: sentence 1: token "<extra_id_0>" has the id 349, but vocab_size in config.json is 260; remove it from the text"#);
     let folder = enlarged("t5", 1000, &json!({}), None);
     add_tokenizer(&case("t5").0, folder.path());
@@ -372,9 +494,16 @@ fn unused_tensors_are_left_alone_where_that_is_asked_for() {
             assert!(error.ends_with("\npass --ignore-unused to ignore them"), "{args:?}: {error}");
         }
         let allowed = run(&[args, &["--ignore-unused"][..]].concat());
-        let warnings: Vec<_> = allowed.err.lines().filter(|line| line.contains("warning") && line.contains("tensor")).collect();
+        let warnings: Vec<_> = allowed
+            .err
+            .lines()
+            .filter(|line| line.contains("warning") && line.contains("tensor"))
+            .collect();
         let warning = with_dir(&warnings.join("\n"), folder.path());
-        assert_eq!(warning, "cognate: warning: DIR: 1 tensor is not used by the model of config.json: surplus.weight");
+        assert_eq!(
+            warning,
+            "cognate: warning: DIR: 1 tensor is not used by the model of config.json: surplus.weight"
+        );
         allowed.ok();
     }
 }
@@ -397,16 +526,19 @@ fn ids_of_both(checkpoint: &Path, arguments: &[&str]) -> [String; 2] {
     let export = out.path().join("export");
     run(&["export", checkpoint.to_str().unwrap(), export.to_str().unwrap(), "--no-verify"]).ok();
     [checkpoint, &export].map(|model| {
-        let given = ["translate", "--model", model.to_str().unwrap(), "--json", "--max-new-tokens", "12"];
+        let given =
+            ["translate", "--model", model.to_str().unwrap(), "--json", "--max-new-tokens", "12"];
         let line: Value = serde_json::from_str(&run(&[&given, arguments].concat()).ok()).unwrap();
         line["hypotheses"][0]["ids"].to_string()
     })
 }
 
-/// ByT5 reads bytes. The tokens of transformers 4.57.6 with `ByT5Tokenizer`, greedily and with 3 beams.
+/// ByT5 reads bytes. The tokens of transformers 4.57.6 with `ByT5Tokenizer`, greedily and with 3
+/// beams.
 #[test]
 fn byt5_translates_bytes() {
-    let files = [("tokenizer_config.json", json!({ "tokenizer_class": "ByT5Tokenizer" }).to_string())];
+    let files =
+        [("tokenizer_config.json", json!({ "tokenizer_class": "ByT5Tokenizer" }).to_string())];
     let folder = with_tokenizer("strange/byt5", &files);
     for (text, beams, ids) in [
         ("Two dogs.", "1", "[16,264,376,364,377,376,46,377,146,117,364,117]"),
@@ -414,12 +546,17 @@ fn byt5_translates_bytes() {
         ("Café 猫", "1", "[278,10,278,10,278,10,278,278,10,278,10,278]"),
         ("Café 猫", "3", "[278,91,278,301,301,301,301,23,278,301,301,301]"),
     ] {
-        assert_eq!(ids_of_both(folder.path(), &["--beams", beams, text]), [ids; 2], "{text} {beams}");
+        assert_eq!(
+            ids_of_both(folder.path(), &["--beams", beams, text]),
+            [ids; 2],
+            "{text} {beams}"
+        );
     }
 }
 
-/// The first piece of MADLAD-400's source is the target language; its architecture is that of T5 1.1. The tokens of transformers 4.57.6
-/// for `<2de> abc` and `<2fr> abc` with `T5TokenizerFast`, greedily and with 4 beams.
+/// The first piece of MADLAD-400's source is the target language; its architecture is that of T5
+/// 1.1. The tokens of transformers 4.57.6 for `<2de> abc` and `<2fr> abc` with `T5TokenizerFast`,
+/// greedily and with 4 beams.
 #[test]
 fn madlad_translates_into_the_language_of_its_first_piece() {
     let first = ["<pad>", "</s>", "<unk>", "<2de>", "<2fr>", "▁", "▁a", "b", "c"];
@@ -440,13 +577,20 @@ fn madlad_translates_into_the_language_of_its_first_piece() {
         "model": { "type": "Unigram", "unk_id": 2, "vocab": pieces.map(|piece| json!([piece, -2.0])).collect::<Vec<_>>(), "byte_fallback": false },
     });
     let config = json!({ "tokenizer_class": "T5Tokenizer" });
-    let folder = with_tokenizer("t5-gated", &[("tokenizer.json", tokenizer.to_string()), ("tokenizer_config.json", config.to_string())]);
+    let folder = with_tokenizer(
+        "t5-gated",
+        &[("tokenizer.json", tokenizer.to_string()), ("tokenizer_config.json", config.to_string())],
+    );
     for (language, beams, ids) in [
         ("de", "1", "[41,113,39,65,65,65,65,65,65,65,65,65]"),
         ("de", "4", "[41,113,39,65,65,65,65,65,65,65,65,65]"),
         ("fr", "1", "[52,51,113,113,113,113,84,39,54,64,47,64]"),
         ("fr", "4", "[35,44,113,25,25,25,25,25,25,25,25,97]"),
     ] {
-        assert_eq!(ids_of_both(folder.path(), &["--beams", beams, "--target-language", language, "abc"]), [ids; 2], "{language} {beams}");
+        assert_eq!(
+            ids_of_both(folder.path(), &["--beams", beams, "--target-language", language, "abc"]),
+            [ids; 2],
+            "{language} {beams}"
+        );
     }
 }

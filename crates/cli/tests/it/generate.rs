@@ -14,7 +14,8 @@ fn model() -> String {
 
 /// The prompts, and transformers' texts after them: greedy, and those of three beams.
 fn texts() -> Vec<(String, String, Vec<String>)> {
-    let file: Value = serde_json::from_slice(&fs::read(testdata("decoders/text/texts.json")).unwrap()).unwrap();
+    let file: Value =
+        serde_json::from_slice(&fs::read(testdata("decoders/text/texts.json")).unwrap()).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let row = |row: &Value| {
         let beams = row["beams"].as_array().unwrap().iter().map(text).collect();
@@ -39,10 +40,22 @@ fn check(engine: &str, folder: &str) {
     let prompts: Vec<_> = texts.iter().map(|(prompt, ..)| prompt.as_str()).collect();
     let greedy: String = texts.iter().map(|(_, greedy, _)| format!("{greedy}\n")).collect();
     assert_eq!(run(&generate(folder, &prompts)).ok(), greedy, "{folder}, together");
-    assert_eq!(run_with(&generate(folder, &["--batch-size", "1"]), prompts.join("\n")).ok(), greedy, "{folder}, one by one");
-    assert_eq!(run_with(&generate(folder, &["--stream"]), prompts.join("\n")).ok(), greedy, "{folder}, streamed");
-    let numbered = texts.iter().zip(1..).flat_map(|((_, _, beams), number)| beams.iter().map(move |text| format!("{number}\t{text}\n")));
-    let n_best = run(&generate(folder, &[&["--beams", "3", "--n-best", "3"], prompts.as_slice()].concat())).ok();
+    assert_eq!(
+        run_with(&generate(folder, &["--batch-size", "1"]), prompts.join("\n")).ok(),
+        greedy,
+        "{folder}, one by one"
+    );
+    assert_eq!(
+        run_with(&generate(folder, &["--stream"]), prompts.join("\n")).ok(),
+        greedy,
+        "{folder}, streamed"
+    );
+    let numbered = texts.iter().zip(1..).flat_map(|((_, _, beams), number)| {
+        beams.iter().map(move |text| format!("{number}\t{text}\n"))
+    });
+    let n_best =
+        run(&generate(folder, &[&["--beams", "3", "--n-best", "3"], prompts.as_slice()].concat()))
+            .ok();
     assert_eq!(n_best, numbered.collect::<String>(), "{folder}, beams");
 }
 
@@ -75,7 +88,8 @@ fn other_precisions_pass_their_verification() {
     }
 }
 
-/// The form for ONNX Runtime alone, in every precision; and checkpoints, which take that form in memory.
+/// The form for ONNX Runtime alone, in every precision; and checkpoints, which take that form in
+/// memory.
 #[test]
 fn texts_are_transformers_for_onnx_runtime_alone() {
     if let Err(why) = Engine::Ort.open(Device::Cpu) {
@@ -88,7 +102,9 @@ fn texts_are_transformers_for_onnx_runtime_alone() {
         let out = out.to_str().unwrap();
         // 4 bits are too few for a model of width 16.
         let verified = if precision == "int4" { &["--no-verify"][..] } else { &[] };
-        run(&[&["export", &model, out, "--target", "ort", "--precision", precision], verified].concat()).ok();
+        run(&[&["export", &model, out, "--target", "ort", "--precision", precision], verified]
+            .concat())
+        .ok();
         assert!(Path::new(out).join("model_ort.onnx").is_file());
         let lines = run(&generate_on("ort", out, &["A man is", "a"])).ok();
         assert_eq!(lines.lines().count(), 2, "{precision}");
@@ -101,7 +117,8 @@ fn texts_are_transformers_for_onnx_runtime_alone() {
     }
     let out = folder.path().join("f32");
     let out = out.to_str().unwrap();
-    let refused = |args: &[&str]| with_dir(run(args).failed(1).lines().last().unwrap(), folder.path());
+    let refused =
+        |args: &[&str]| with_dir(run(args).failed(1).lines().last().unwrap(), folder.path());
     assert_snapshot!(refused(&["translate", "--model", out, "a"]), @"cognate: error: DIR/f32: a decoder alone, which does not translate; `cognate generate` continues texts by it");
     assert_snapshot!(refused(&generate_on("ort", out, &[&"a ".repeat(60)])), @"cognate: error: sentence 1: the prompt has 61 tokens; expected at most 48, the positions of the model");
     assert_snapshot!(refused(&["export", &model, out, "--force", "--target", "ort", "--precision", "f16"]), @"cognate: error: --precision: ONNX Runtime's attention to shared caches computes in f32, found f16; leave out target ort");
@@ -120,7 +137,10 @@ fn json_has_tokens_and_scores() {
 #[test]
 fn samples_depend_on_the_seed_alone() {
     let model = model();
-    let sample = |seed: &str, more: &[&str]| run(&generate(&model, &[&["--sample", "--seed", seed, "A man is", "a"], more].concat())).ok();
+    let sample = |seed: &str, more: &[&str]| {
+        run(&generate(&model, &[&["--sample", "--seed", seed, "A man is", "a"], more].concat()))
+            .ok()
+    };
     assert_eq!(sample("1", &[]), sample("1", &["--batch-size", "1"]));
     assert_ne!(sample("1", &[]), sample("2", &[]));
     assert_eq!(sample("1", &["--n-best", "3"]).lines().count(), 6);
@@ -166,5 +186,8 @@ fn what_a_decoder_alone_cannot_do_is_an_error() {
 fn show_describes_it() {
     let out = run(&["show", &model()]).ok();
     let facts: Vec<_> = out.lines().take_while(|line| !line.is_empty()).collect();
-    assert_snapshot!("shown", with_dir(&facts.join("\n"), Path::new(&model()).ancestors().nth(3).unwrap()));
+    assert_snapshot!(
+        "shown",
+        with_dir(&facts.join("\n"), Path::new(&model()).ancestors().nth(3).unwrap())
+    );
 }

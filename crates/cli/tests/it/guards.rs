@@ -12,7 +12,9 @@ fn with_value(tensor: &str, place: usize, value: f32) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::copy(golden("marian").join("config.json"), folder.path().join("config.json")).unwrap();
     let mut bytes = fs::read(golden("marian").join("model.safetensors")).unwrap();
-    let start = SafeTensors::deserialize(&bytes).unwrap().tensor(tensor).unwrap().data().as_ptr() as usize - bytes.as_ptr() as usize;
+    let start = SafeTensors::deserialize(&bytes).unwrap().tensor(tensor).unwrap().data().as_ptr()
+        as usize
+        - bytes.as_ptr() as usize;
     bytes[start + 4 * place..start + 4 * place + 4].copy_from_slice(&value.to_le_bytes());
     fs::write(folder.path().join("model.safetensors"), bytes).unwrap();
     folder
@@ -20,7 +22,8 @@ fn with_value(tensor: &str, place: usize, value: f32) -> tempfile::TempDir {
 
 fn export(folder: &Path, more: &[&str]) -> crate::Ended {
     let out = folder.join("out");
-    run(&[&["export", folder.to_str().unwrap(), out.to_str().unwrap(), "--no-verify"], more].concat())
+    run(&[&["export", folder.to_str().unwrap(), out.to_str().unwrap(), "--no-verify"], more]
+        .concat())
 }
 
 #[test]
@@ -50,7 +53,9 @@ fn limits_are_taken_from_the_environment() {
     let out = folder.path().join("out");
     run(&["export", golden("marian").to_str().unwrap(), out.to_str().unwrap(), "--no-verify"]).ok();
     let graph = out.join("encoder.onnx");
-    let show = |limits: &str| ended(cognate(&["show", graph.to_str().unwrap()]).env("COGNATE_LIMITS", limits));
+    let show = |limits: &str| {
+        ended(cognate(&["show", graph.to_str().unwrap()]).env("COGNATE_LIMITS", limits))
+    };
     let said = |limits: &str| with_dir(&show(limits).failed(1), folder.path());
     assert_snapshot!(said("parts=5"), @"cognate: error: DIR/out/encoder.onnx: expected at most 5 parts; to allow more, set COGNATE_LIMITS=parts=N");
     assert_snapshot!(said("size=5"), @r#"cognate: error: COGNATE_LIMITS: expected parts=N, depth=N (at most 64) or elements=N, separated by commas, found "size=5""#);
@@ -65,9 +70,22 @@ fn pipes_and_devices_are_not_waited_for() {
         let path = folder.path().join(file);
         fs::remove_file(&path).unwrap();
         change(&path);
-        with_dir(&run(&["translate", "--engine", "tract", "--model", folder.path().to_str().unwrap(), "Hello."]).failed(1), folder.path())
+        with_dir(
+            &run(&[
+                "translate",
+                "--engine",
+                "tract",
+                "--model",
+                folder.path().to_str().unwrap(),
+                "Hello.",
+            ])
+            .failed(1),
+            folder.path(),
+        )
     };
-    let pipe = |path: &Path| assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    let pipe = |path: &Path| {
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success())
+    };
     let device = |path: &Path| std::os::unix::fs::symlink("/dev/zero", path).unwrap();
     assert_snapshot!(error_with("config.json", pipe), @"cognate: error: DIR/config.json: cannot be read: expected a regular file, found a pipe or device");
     assert_snapshot!(error_with("tokenizer.json", device), @"cognate: error: DIR/tokenizer.json: cannot read: expected a regular file, found a pipe or device");

@@ -21,13 +21,18 @@ fn text(path: &Path) -> &str {
 /// Names and contents of a folder's files.
 fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
-    entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())).collect()
+    entries
+        .map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()))
+        .collect()
 }
 
 /// The account in a folder, with the time at which the weights were written left out.
 fn account(folder: &Path) -> serde_json::Value {
-    let mut account: serde_json::Value = serde_json::from_slice(&fs::read(folder.join("cognate.json")).unwrap()).unwrap();
-    for stamp in account["source"]["checkpoint_in_place"]["files"].as_object_mut().unwrap().values_mut() {
+    let mut account: serde_json::Value =
+        serde_json::from_slice(&fs::read(folder.join("cognate.json")).unwrap()).unwrap();
+    for stamp in
+        account["source"]["checkpoint_in_place"]["files"].as_object_mut().unwrap().values_mut()
+    {
         assert!(stamp["modified"].take().as_u64().unwrap() > 1_700_000_000);
     }
     account
@@ -40,8 +45,15 @@ fn sharded() -> TempDir {
     let file = fs::read(bundled_checkpoint().join("model.safetensors")).unwrap();
     let tensors = SafeTensors::deserialize(&file).unwrap();
     let mut map = serde_json::Map::new();
-    for (part, name) in ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"].into_iter().enumerate() {
-        let views: Vec<_> = tensors.tensors().into_iter().filter(|(tensor, _)| tensor.contains("decoder") == (part == 0)).collect();
+    for (part, name) in ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+        .into_iter()
+        .enumerate()
+    {
+        let views: Vec<_> = tensors
+            .tensors()
+            .into_iter()
+            .filter(|(tensor, _)| tensor.contains("decoder") == (part == 0))
+            .collect();
         map.extend(views.iter().map(|(tensor, _)| (tensor.clone(), name.into())));
         fs::write(folder.path().join(name), safetensors::serialize(views, None).unwrap()).unwrap();
     }
@@ -63,7 +75,8 @@ fn a_checkpoint_is_exported_in_place_and_translates_as_before() {
     ");
     let after = files(single.path());
     assert!(before.iter().all(|(name, bytes)| after[name] == *bytes));
-    let new: Vec<_> = after.keys().filter(|name| !before.contains_key(*name)).map(String::as_str).collect();
+    let new: Vec<_> =
+        after.keys().filter(|name| !before.contains_key(*name)).map(String::as_str).collect();
     assert_eq!(new, ["cognate.json", "decoder.onnx", "encoder.onnx", "generated.onnx_data"]);
     // The hash is what BLAKE3's own Python package gives for the header.
     assert_snapshot!(account(single.path())["source"]["checkpoint_in_place"]["files"], @r#"{"model.safetensors":{"bytes":9447120,"modified":null,"header_blake3":"6d5a10b882a7415181664d40cd205211a1391448c9027a2ed60459dc358d2d0c"}}"#);
@@ -76,28 +89,47 @@ fn a_checkpoint_is_exported_in_place_and_translates_as_before() {
     let folder = tempfile::tempdir().unwrap();
     let packed = folder.path().join("packed");
     run(&["export", text(shards.path()), text(&packed), "--no-verify"]).ok();
-    let hashes: serde_json::Value = serde_json::from_slice(&fs::read(packed.join("cognate.json")).unwrap()).unwrap();
+    let hashes: serde_json::Value =
+        serde_json::from_slice(&fs::read(packed.join("cognate.json")).unwrap()).unwrap();
     assert_eq!(hashes["source"]["checkpoint"]["weights_blake3"].as_object().unwrap().len(), 2);
-    assert!(run(&["show", text(&packed)]).ok().contains("model-00002-of-00002.safetensors with the BLAKE3 hash "));
+    assert!(
+        run(&["show", text(&packed)])
+            .ok()
+            .contains("model-00002-of-00002.safetensors with the BLAKE3 hash ")
+    );
 
-    let engines = [Engine::Tract, Engine::Reference, Engine::Ort].into_iter().filter(|engine| match engine.open(Device::Cpu) {
-        Ok(_) => true,
-        Err(error) => {
-            cognate_testing::skip(&error.to_string());
-            false
+    let engines = [Engine::Tract, Engine::Reference, Engine::Ort].into_iter().filter(|engine| {
+        match engine.open(Device::Cpu) {
+            Ok(_) => true,
+            Err(error) => {
+                cognate_testing::skip(&error.to_string());
+                false
+            }
         }
     });
     for engine in engines {
         let translated = |model: &Path| {
             let engine = engine.to_string();
-            run(&["translate", "--engine", &engine, "--model", text(model), SENTENCES[0], SENTENCES[1]]).ok()
+            run(&[
+                "translate",
+                "--engine",
+                &engine,
+                "--model",
+                text(model),
+                SENTENCES[0],
+                SENTENCES[1],
+            ])
+            .ok()
         };
         let expected = translated(&bundled_checkpoint());
         assert_eq!(translated(single.path()), expected, "{engine}");
         assert_eq!(translated(shards.path()), expected, "{engine}, two files");
     }
     let verified = run(&["verify", text(shards.path())]).ok();
-    assert!(verified.contains("tract") && verified.contains("passed") && !verified.contains("FAILED"), "{verified}");
+    assert!(
+        verified.contains("tract") && verified.contains("passed") && !verified.contains("FAILED"),
+        "{verified}"
+    );
     let shown = run(&["show", text(shards.path())]).ok();
     assert_snapshot!(shown.lines().skip(1).take(3).collect::<Vec<_>>().join("\n").replace(&folder_name(&shards), "NAME"), @"
       checkpoint   NAME, in place
@@ -120,7 +152,11 @@ fn onnxs_own_checker_accepts_graphs_in_place() {
         run(&["export", text(folder.path()), "--in-place", "--attentions"]).ok();
         for file in ["encoder.onnx", "decoder.onnx"] {
             let check = "import onnx, sys; onnx.checker.check_model(sys.argv[1], full_check=True)";
-            let output = std::process::Command::new(&python).args(["-c", check]).arg(folder.path().join(file)).output().unwrap();
+            let output = std::process::Command::new(&python)
+                .args(["-c", check])
+                .arg(folder.path().join(file))
+                .output()
+                .unwrap();
             assert!(output.status.success(), "{file}: {}", String::from_utf8_lossy(&output.stderr));
         }
     }
@@ -141,14 +177,20 @@ fn an_export_in_place_is_made_again_and_noticed_when_stale() {
     let weights = folder.path().join("model.safetensors");
     let bytes = fs::read(&weights).unwrap();
     let views: Vec<_> = SafeTensors::deserialize(&bytes).unwrap().tensors();
-    let note = std::collections::HashMap::from([("format".to_owned(), "pt, and a longer header".to_owned())]);
+    let note = std::collections::HashMap::from([(
+        "format".to_owned(),
+        "pt, and a longer header".to_owned(),
+    )]);
     fs::write(&weights, safetensors::serialize(views, Some(note)).unwrap()).unwrap();
-    assert!(run(&["show", path]).ok().contains("model.safetensors, 9.4 MB, changed since the export\n"));
+    assert!(
+        run(&["show", path]).ok().contains("model.safetensors, 9.4 MB, changed since the export\n")
+    );
     let message = error(&["translate", "--engine", "tract", "--model", path, "Hello."]);
     assert_snapshot!(message, @"cognate: error: DIR/model.safetensors: was replaced since the export; run `cognate export DIR --in-place --force`");
     assert_eq!(error(&["verify", path]), message);
     run(&["export", path, "--in-place", "--force"]).ok();
-    let translated = |model| run(&["translate", "--engine", "tract", "--model", model, SENTENCES[0]]).ok();
+    let translated =
+        |model| run(&["translate", "--engine", "tract", "--model", model, SENTENCES[0]]).ok();
     assert_eq!(translated(path), translated(text(&bundled_checkpoint())));
 }
 
@@ -171,7 +213,9 @@ fn what_cannot_be_in_place_is_refused() {
         let message = error(&["export", path, "--in-place", "--force"]);
         assert_eq!(
             message,
-            format!("cognate: error: DIR/{file}: not written by an export in place; move it away, or export to a folder of its own")
+            format!(
+                "cognate: error: DIR/{file}: not written by an export in place; move it away, or export to a folder of its own"
+            )
         );
         fs::remove_file(folder.path().join(file)).unwrap();
     }
@@ -181,7 +225,8 @@ fn what_cannot_be_in_place_is_refused() {
     let bytes = fs::read(&weights).unwrap();
     let mut views = SafeTensors::deserialize(&bytes).unwrap().tensors();
     let half = vec![0; 2 * 256];
-    let bias = views.iter_mut().find(|(name, _)| name == "model.encoder.layers.0.fc1.bias").unwrap();
+    let bias =
+        views.iter_mut().find(|(name, _)| name == "model.encoder.layers.0.fc1.bias").unwrap();
     bias.1 = TensorView::new(Dtype::BF16, vec![256], &half).unwrap();
     let mixed = safetensors::serialize(views, None).unwrap();
     fs::write(&weights, mixed).unwrap();
@@ -195,7 +240,10 @@ fn what_cannot_be_in_place_is_refused() {
     let out = tempfile::tempdir().unwrap();
     run(&["export", path, text(out.path()), "--force", "--no-verify"]).ok();
     let model = open_exported(out.path(), Layout::Cognate).unwrap();
-    assert_eq!(model.weights().get("encoder.layers.0.fc1.bias").unwrap().values::<f32>(), [0.0; 256]);
+    assert_eq!(
+        model.weights().get("encoder.layers.0.fc1.bias").unwrap().values::<f32>(),
+        [0.0; 256]
+    );
 }
 
 #[cfg(unix)]
@@ -209,9 +257,16 @@ fn a_checkpoint_beyond_four_gibibytes() {
     tensors.sort_by_key(|(name, _)| (name != "model.shared.weight", name.clone()));
     let (mut header, mut places, mut end) = (serde_json::Map::new(), BTreeMap::new(), 0u64);
     for (name, tensor) in &tensors {
-        let shape: Vec<u64> = tensor.shape().iter().map(|&size| if size == 8000 { 9_000_000 } else { size as u64 }).collect();
+        let shape: Vec<u64> = tensor
+            .shape()
+            .iter()
+            .map(|&size| if size == 8000 { 9_000_000 } else { size as u64 })
+            .collect();
         let next = end + 4 * shape.iter().product::<u64>();
-        header.insert(name.clone(), serde_json::json!({ "dtype": "F32", "shape": shape, "data_offsets": [end, next] }));
+        header.insert(
+            name.clone(),
+            serde_json::json!({ "dtype": "F32", "shape": shape, "data_offsets": [end, next] }),
+        );
         places.insert(name.as_str(), end..next);
         end = next;
     }
@@ -233,7 +288,10 @@ fn a_checkpoint_beyond_four_gibibytes() {
 
     run(&["export", text(folder.path()), "--in-place"]).ok();
     let shown = run(&["show", text(&folder.path().join("decoder.onnx"))]).ok();
-    let line = format!("  decoder.layers.3.fc2.bias: f32 [128] in model.safetensors at {}\n", start + bias.start);
+    let line = format!(
+        "  decoder.layers.3.fc2.bias: f32 [128] in model.safetensors at {}\n",
+        start + bias.start
+    );
     assert!(shown.contains(&line), "{shown}");
 
     let model = open_exported(folder.path(), Layout::Cognate).unwrap();
@@ -247,7 +305,8 @@ fn a_checkpoint_beyond_four_gibibytes() {
     assert_eq!(read("shared.weight", 128 * 9_000_000 - 2, 2), [0.0, 3.5]);
 }
 
-/// Nothing of the weights is read by an export in place: their hash is that of the first verification.
+/// Nothing of the weights is read by an export in place: their hash is that of the first
+/// verification.
 #[test]
 fn weights_that_change_after_a_verification_are_found() {
     let folder = checkpoint(true);
@@ -257,7 +316,10 @@ fn weights_that_change_after_a_verification_are_found() {
     let hash = blake3::hash(&good).to_string();
     let first = run(&["verify", model]).ok();
     assert!(first.contains("files: 3 of 3 unchanged by BLAKE3\n"), "{first}");
-    assert!(first.contains(&format!("  model.safetensors: {hash}, first verification\n")), "{first}");
+    assert!(
+        first.contains(&format!("  model.safetensors: {hash}, first verification\n")),
+        "{first}"
+    );
     let mut damaged = good.clone();
     let middle = good.len() / 2;
     damaged[middle..middle + 4].copy_from_slice(&[0x3c; 4]);
@@ -267,5 +329,9 @@ fn weights_that_change_after_a_verification_are_found() {
     assert!(ended.err.contains("model.safetensors: changed since the export"), "{}", ended.err);
     fs::write(&weights, good).unwrap();
     let second = run(&["verify", model]).ok();
-    assert!(second.contains("files: 4 of 4 unchanged by BLAKE3\n") && !second.contains("first verification"), "{second}");
+    assert!(
+        second.contains("files: 4 of 4 unchanged by BLAKE3\n")
+            && !second.contains("first verification"),
+        "{second}"
+    );
 }

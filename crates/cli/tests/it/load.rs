@@ -20,14 +20,22 @@ fn tract<'a>(args: &[&'a str]) -> Vec<&'a str> {
 
 /// A run whose standard input stays open.
 fn spawned(args: &[&str]) -> (Child, ChildStdin) {
-    let mut child = cognate(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = cognate(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let input = child.stdin.take().unwrap();
     (child, input)
 }
 
 /// The names of the files in a folder.
 fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -41,7 +49,10 @@ fn workers_windows_and_batches_change_nothing() {
     assert_eq!(expected.lines().count(), 15);
     let mut failures = Vec::new();
     for (window, batch_tokens) in [("1", "2048"), ("4", "30"), ("100", "1"), ("100", "30")] {
-        let ended = run_with(&tract(&["--workers", "3", "--window", window, "--batch-tokens", batch_tokens]), &text);
+        let ended = run_with(
+            &tract(&["--workers", "3", "--window", window, "--batch-tokens", batch_tokens]),
+            &text,
+        );
         if (&ended.err, &ended.out) != (&warnings, &expected) {
             failures.push(format!("window {window}, batches of {batch_tokens}: {ended:?}"));
         }
@@ -52,7 +63,11 @@ fn workers_windows_and_batches_change_nothing() {
     }
     for (workers, threads) in [("1", "2"), ("3", "1"), ("2", "2")] {
         let args = ["--workers", workers, "--threads", threads, "--batch-tokens", "30"];
-        assert_eq!(run_with(&translate("ort", &args), &text).ok(), expected, "ONNX Runtime, {workers} workers, {threads} threads");
+        assert_eq!(
+            run_with(&translate("ort", &args), &text).ok(),
+            expected,
+            "ONNX Runtime, {workers} workers, {threads} threads"
+        );
     }
 }
 
@@ -62,7 +77,11 @@ fn lines_in_any_form_are_translated() {
     let expected = run(&tract(&SENTENCES)).ok();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("text.en");
-    for text in [format!("{first}\n{second}"), format!("{first}\r\n{second}\r\n"), format!("\u{feff}{first}\n{second}\n")] {
+    for text in [
+        format!("{first}\n{second}"),
+        format!("{first}\r\n{second}\r\n"),
+        format!("\u{feff}{first}\n{second}\n"),
+    ] {
         fs::write(&file, &text).unwrap();
         let ended = run(&tract(&["--workers", "2", "--input", file.to_str().unwrap()]));
         assert_eq!(ended.ok(), expected, "{text:?}");
@@ -91,30 +110,53 @@ fn zero_bytes_and_a_line_of_100_000_characters_do_no_harm() {
 
 #[test]
 fn a_line_that_is_not_utf_8_is_told_by_its_number_and_those_before_are_translated() {
-    let text = [SENTENCES[0].as_bytes(), b"\n", SENTENCES[1].as_bytes(), b"\nA \xff\nA cat.\n"].concat();
+    let text =
+        [SENTENCES[0].as_bytes(), b"\n", SENTENCES[1].as_bytes(), b"\nA \xff\nA cat.\n"].concat();
     let expected = run(&tract(&SENTENCES)).ok();
     for window in ["1", "2", "100"] {
         let ended = run_with(&tract(&["--workers", "2", "--window", window]), &text);
         assert_eq!((ended.status, &ended.out), (Some(1), &expected), "window {window}");
-        assert!(ended.err.ends_with("cognate: error: stdin: line 3: not UTF-8 at byte 3; convert the file to UTF-8\n"), "{}", ended.err);
+        assert!(
+            ended.err.ends_with(
+                "cognate: error: stdin: line 3: not UTF-8 at byte 3; convert the file to UTF-8\n"
+            ),
+            "{}",
+            ended.err
+        );
     }
 }
 
-/// The graphs have 256 positions, `config.json` tells of 1024: the engine fails on longer lines, of which there are two.
+/// The graphs have 256 positions, `config.json` tells of 1024: the engine fails on longer lines, of
+/// which there are two.
 #[test]
 fn of_several_failures_the_first_line_is_told_and_those_before_are_translated() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().to_str().unwrap();
     run(&["export", bundled_checkpoint().to_str().unwrap(), model, "--force", "--no-verify"]).ok();
-    crate::edit(&folder, "config.json", "\"max_position_embeddings\": 256", "\"max_position_embeddings\": 1024");
+    crate::edit(
+        &folder,
+        "config.json",
+        "\"max_position_embeddings\": 256",
+        "\"max_position_embeddings\": 1024",
+    );
     let long = "A man ".repeat(200);
     let text = format!("{}\n{}\n{long}\nA dog.\n{long} A\nA cat.\n", SENTENCES[0], SENTENCES[1]);
     let expected = run(&tract(&SENTENCES)).ok();
-    for (workers, grouping) in
-        [("1", ["--window", "4"]), ("3", ["--window", "1"]), ("3", ["--batch-tokens", "1"]), ("2", ["--window", "9"])]
-    {
-        let ended = run_with(&tract(&[&["--model", model, "--workers", workers], &grouping[..]].concat()), &text);
-        assert_eq!((ended.status, &ended.out), (Some(1), &expected), "{workers} workers, {grouping:?}");
+    for (workers, grouping) in [
+        ("1", ["--window", "4"]),
+        ("3", ["--window", "1"]),
+        ("3", ["--batch-tokens", "1"]),
+        ("2", ["--window", "9"]),
+    ] {
+        let ended = run_with(
+            &tract(&[&["--model", model, "--workers", workers], &grouping[..]].concat()),
+            &text,
+        );
+        assert_eq!(
+            (ended.status, &ended.out),
+            (Some(1), &expected),
+            "{workers} workers, {grouping:?}"
+        );
         let error = with_dir(ended.err.lines().last().unwrap(), folder.path());
         let place = "cognate: error: stdin: line 3: DIR/encoder.onnx: tract 0.23.9 failed: ";
         assert!(error.starts_with(place), "{workers} workers, {grouping:?}: {error}");

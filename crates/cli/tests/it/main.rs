@@ -62,7 +62,8 @@ impl Ended {
         self.out
     }
 
-    /// Standard error of a run that must have failed with this status, and said nothing on standard output.
+    /// Standard error of a run that must have failed with this status, and said nothing on standard
+    /// output.
     #[track_caller]
     fn failed(self, status: i32) -> String {
         assert_eq!((self.status, self.out.as_str()), (Some(status), ""), "{}", self.err);
@@ -106,7 +107,8 @@ fn ended(command: &mut Command) -> Ended {
 /// A copy of the bundled checkpoint's small files, and its weights if they are asked for.
 fn checkpoint(weights: bool) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    for file in ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"] {
+    for file in ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"]
+    {
         fs::copy(bundled_checkpoint().join(file), folder.path().join(file)).unwrap();
     }
     let name = "model.safetensors";

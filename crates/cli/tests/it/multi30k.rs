@@ -1,4 +1,5 @@
-//! Every sentence of test_2016_flickr, greedily and with 5 beams, against transformers' translations (`testdata/multi30k-en-de/reference`).
+//! Every sentence of test_2016_flickr, greedily and with 5 beams, against transformers'
+//! translations (`testdata/multi30k-en-de/reference`).
 //!
 //! The text is not part of the repository; without it these tests say so and pass.
 
@@ -25,8 +26,17 @@ fn check(engine: Engine) {
     let Some(data) = shared_multi30k() else { return };
     let source = data.join("test_2016_flickr.en");
     let sentences = read_lines(&source).unwrap();
-    let args =
-        ["translate", "--engine", &engine.to_string(), "--max-new-tokens", "80", "--workers", "2", "--input", source.to_str().unwrap()];
+    let args = [
+        "translate",
+        "--engine",
+        &engine.to_string(),
+        "--max-new-tokens",
+        "80",
+        "--workers",
+        "2",
+        "--input",
+        source.to_str().unwrap(),
+    ];
     let translations: Vec<_> = run(&args).ok().lines().map(str::to_owned).collect();
     let expected = reference("greedy.de");
     assert_eq!((translations.len(), expected.len()), (1000, 1000));
@@ -42,13 +52,23 @@ fn reference(name: &str) -> Vec<String> {
     read_lines(bundled_checkpoint().join(format!("reference/test_2016_flickr.{name}"))).unwrap()
 }
 
-/// Fails where the translations `found` of the sentences are others than those expected, but for ties.
+/// Fails where the translations `found` of the sentences are others than those expected, but for
+/// ties.
 fn assert_same(engine: Engine, way: Way, [sentences, expected, found]: [&[String]; 3]) {
     let wrong = way.wrong(sentences, expected, found);
     let equal = expected.iter().zip(found).filter(|(expected, found)| expected == found).count();
     let ties = expected.len() - equal - wrong.len();
-    eprintln!("{engine}, {} beams: {equal} of {} translations equal, {ties} ties", way.beams, expected.len());
-    assert!(wrong.is_empty(), "{engine}: {} translations differ\n{}", wrong.len(), wrong.join("\n"));
+    eprintln!(
+        "{engine}, {} beams: {equal} of {} translations equal, {ties} ties",
+        way.beams,
+        expected.len()
+    );
+    assert!(
+        wrong.is_empty(),
+        "{engine}: {} translations differ\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 #[test]

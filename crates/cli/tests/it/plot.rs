@@ -36,17 +36,26 @@ fn runs_are_drawn_beside_one_another() {
     let file = folder.path().join("curves.svg");
     run(&["plot", post, pre, "--out", file.to_str().unwrap()]).ok();
     let svg = fs::read_to_string(&file).unwrap();
-    for words in [">post<", ">pre&lt;1&gt;<", "Learning rate", "BLEU of validation", ">updates<", ">500<"] {
+    for words in
+        [">post<", ">pre&lt;1&gt;<", "Learning rate", "BLEU of validation", ">updates<", ">500<"]
+    {
         assert!(svg.contains(words), "{words}: {svg}");
     }
     // Two validations of each run are marked in two panels.
-    let marks = |colour: &str| svg.matches(&format!("width=\"5.0\" height=\"5.0\" fill=\"{colour}\"")).count();
+    let marks = |colour: &str| {
+        svg.matches(&format!("width=\"5.0\" height=\"5.0\" fill=\"{colour}\"")).count()
+    };
     assert_eq!([marks("#0072b2"), marks("#d55e00")], [4, 4]);
-    let again = run(&["plot", &format!("{post}/log.jsonl"), pre, "--out", "-", "--names", "post,pre<1>"]).ok();
+    let again =
+        run(&["plot", &format!("{post}/log.jsonl"), pre, "--out", "-", "--names", "post,pre<1>"])
+            .ok();
     assert_eq!(again, svg);
     // Where two have one name, their paths tell them apart.
     let twice = run(&["plot", post, &format!("{post}/log.jsonl"), "--out", "-"]).ok();
-    assert!(twice.contains(&format!(">{post}<")) && twice.contains(&format!(">{post}/log.jsonl<")), "{twice}");
+    assert!(
+        twice.contains(&format!(">{post}<")) && twice.contains(&format!(">{post}/log.jsonl<")),
+        "{twice}"
+    );
     let table = run(&["plot", post, pre, "--out", "-", "--format", "csv"]).ok();
     let lines: Vec<&str> = table.lines().collect();
     assert_eq!(lines.len(), 1 + 2 * 12);
@@ -84,7 +93,8 @@ fn what_cannot_be_drawn_is_refused() {
         (&[good], "curves.gif", "ends in .svg, .png, .csv"),
         (&[good], "no/such/folder/curves.svg", "no folder"),
     ] {
-        let args: Vec<&str> = ["plot", "--out", out].into_iter().chain(logs.iter().copied()).collect();
+        let args: Vec<&str> =
+            ["plot", "--out", out].into_iter().chain(logs.iter().copied()).collect();
         let said = run(&args).failed(1);
         assert!(said.contains(expected), "{expected}: {said}");
     }

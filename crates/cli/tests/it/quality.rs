@@ -11,7 +11,8 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// Lines in English, their translations by people, and by PyTorch with the bundled checkpoint, greedily.
+/// Lines in English, their translations by people, and by PyTorch with the bundled checkpoint,
+/// greedily.
 const LINES: [[&str; 3]; 12] = [
     [
         "A man in a blue jacket is standing on a ladder and painting a wall.",
@@ -23,7 +24,11 @@ const LINES: [[&str; 3]; 12] = [
         "Zwei Kinder bauen am Strand eine Burg aus Sand.",
         "Zwei Kinder bauen eine Sandburg am Strand aus Sand.",
     ],
-    ["A woman is playing the guitar on a stage.", "Eine Frau spielt auf einer Bühne Gitarre.", "Eine Frau spielt auf einer Bühne Gitarre."],
+    [
+        "A woman is playing the guitar on a stage.",
+        "Eine Frau spielt auf einer Bühne Gitarre.",
+        "Eine Frau spielt auf einer Bühne Gitarre.",
+    ],
     ["", "", ""],
     [
         "A brown dog is jumping over a fallen tree in the forest.",
@@ -79,13 +84,20 @@ fn text() -> tempfile::TempDir {
 
 /// Exports without verification to `out` in a folder with texts, `data` being two of its files.
 fn export(folder: &Path, model: &str, options: &[&str], data: [&str; 2]) -> crate::Ended {
-    let [out, source, reference] = [&["out"][..], &data[..1], &data[1..]].map(|name| folder.join(name[0]));
+    let [out, source, reference] =
+        [&["out"][..], &data[..1], &data[1..]].map(|name| folder.join(name[0]));
     let [out, source, reference] = [&out, &source, &reference].map(|path| path.to_str().unwrap());
-    run(&[&["export", model, out, "--force", "--no-verify"], options, &["--data", source, reference]].concat())
+    run(&[
+        &["export", model, out, "--force", "--no-verify"],
+        options,
+        &["--data", source, reference],
+    ]
+    .concat())
 }
 
 fn quality(out: &Path) -> Value {
-    let account: Value = serde_json::from_slice(&fs::read(out.join("cognate.json")).unwrap()).unwrap();
+    let account: Value =
+        serde_json::from_slice(&fs::read(out.join("cognate.json")).unwrap()).unwrap();
     account["quality"].clone()
 }
 
@@ -107,18 +119,27 @@ fn what_f32_does_is_what_pytorch_does() {
         let said = ended.ok();
         assert!(said.contains(&format!(": 12 sentences of text.en, {method}\n  BLEU  ")), "{said}");
         let quality = quality(&folder.path().join("out"));
-        assert_eq!((&quality["method"], &quality["steps"]["steps"]), (&method.into(), &steps.into()), "{quality}");
+        assert_eq!(
+            (&quality["method"], &quality["steps"]["steps"]),
+            (&method.into(), &steps.into()),
+            "{quality}"
+        );
         // All but a few are equal, and none is made up.
         let equal = quality["steps"]["equal"].as_u64().unwrap();
         assert!((steps - 4..=steps).contains(&equal), "{quality}");
-        let [single, lower] = ["f32", "exported"].map(|name| quality["bleu"][name].as_f64().unwrap());
+        let [single, lower] =
+            ["f32", "exported"].map(|name| quality["bleu"][name].as_f64().unwrap());
         assert!((single - bleu).abs() < 1e-9 && (single - lower).abs() < 0.3, "{quality}");
-        assert_eq!((&quality["bleu"]["source"], &quality["bleu"]["reference"]), (&"text.en".into(), &"text.de".into()));
+        assert_eq!(
+            (&quality["bleu"]["source"], &quality["bleu"]["reference"]),
+            (&"text.en".into(), &"text.de".into())
+        );
     }
 }
 
-/// The bundled checkpoint with one unit of each feed-forward layer and one of each attention's values 1,024 times as large, and weighed as
-/// much less by the layer that follows: the same numbers in f32, to the bit, and of other units little is left by one scale a tensor.
+/// The bundled checkpoint with one unit of each feed-forward layer and one of each attention's
+/// values 1,024 times as large, and weighed as much less by the layer that follows: the same
+/// numbers in f32, to the bit, and of other units little is left by one scale a tensor.
 fn with_outliers() -> tempfile::TempDir {
     let folder = checkpoint(true);
     let path = folder.path().join("model.safetensors");
@@ -144,36 +165,53 @@ fn with_outliers() -> tempfile::TempDir {
             let tensor = |name: &str| offset(&format!("model.{stack}.layers.{layer}.{name}"));
             scale(tensor(&format!("{first}.weight")), &mut (0..128), 1024.0);
             scale(tensor(&format!("{first}.bias")), &mut (0..1), 1024.0);
-            scale(tensor(&format!("{next}.weight")), &mut (0..128).map(|row| width * row), 1.0 / 1024.0);
+            scale(
+                tensor(&format!("{next}.weight")),
+                &mut (0..128).map(|row| width * row),
+                1.0 / 1024.0,
+            );
         }
     }
     fs::write(path, bytes).unwrap();
     folder
 }
 
-/// PyTorch's own translations are the references: f32 has all of BLEU, and a word that changes is a loss.
+/// PyTorch's own translations are the references: f32 has all of BLEU, and a word that changes is a
+/// loss.
 #[test]
 fn a_loss_is_told_and_no_failure() {
     let (folder, outliers) = (text(), with_outliers());
-    let ended = export(folder.path(), outliers.path().to_str().unwrap(), &["--precision", "int8-tensor"], ["text.en", "pytorch.de"]);
+    let ended = export(
+        folder.path(),
+        outliers.path().to_str().unwrap(),
+        &["--precision", "int8-tensor"],
+        ["text.en", "pytorch.de"],
+    );
     let said = ended.err.trim_end().to_owned();
     assert!(ended.ok().contains("in f32 100.00: "));
     let out = folder.path().join("out");
     let stored = quality(&out);
     let loss = 100.0 - stored["bleu"]["exported"].as_f64().unwrap();
-    let expected =
-        format!("cognate: warning: int8-tensor loses {loss:.2} BLEU on text.en, more than 0.3; --precision int8 usually loses less");
+    let expected = format!(
+        "cognate: warning: int8-tensor loses {loss:.2} BLEU on text.en, more than 0.3; --precision int8 usually loses less"
+    );
     assert!(loss > 0.3 && said == expected, "{stored}\n{said}");
 
     // BLEU of what the export translates, by the other command.
-    let [source, model] = [folder.path().join("text.en"), out.clone()].map(|path| path.to_str().unwrap().to_owned());
+    let [source, model] =
+        [folder.path().join("text.en"), out.clone()].map(|path| path.to_str().unwrap().to_owned());
     let translations = run(&["translate", "--model", &model, "--input", &source]).ok();
     let references = LINES.map(|[.., pytorch]| pytorch);
-    let bleu = cognate_text::corpus_bleu(&translations.lines().collect::<Vec<_>>(), &references).unwrap();
+    let bleu =
+        cognate_text::corpus_bleu(&translations.lines().collect::<Vec<_>>(), &references).unwrap();
     assert!((bleu.score - 100.0 + loss).abs() < 1e-9, "{bleu}");
 
     let shown = run(&["show", &model]).ok();
-    assert!(shown.contains("  quality      compared with f32 on ") && shown.contains("less  LOW\n      greedy steps  "), "{shown}");
+    assert!(
+        shown.contains("  quality      compared with f32 on ")
+            && shown.contains("less  LOW\n      greedy steps  "),
+        "{shown}"
+    );
     run(&["verify", &model, "--checkpoint", outliers.path().to_str().unwrap()]);
     assert_eq!(quality(&out), stored, "a verification leaves it");
 }
@@ -183,13 +221,24 @@ fn without_a_text_the_sentences_are_our_own() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     let said = run(&["export", BUNDLED, out.to_str().unwrap(), "--precision", "int8"]).ok();
-    assert!(said.contains(": 24 sentences of the bundled text, greedy\n  greedy steps  ") && !said.contains("BLEU"), "{said}");
+    assert!(
+        said.contains(": 24 sentences of the bundled text, greedy\n  greedy steps  ")
+            && !said.contains("BLEU"),
+        "{said}"
+    );
     let stored = quality(&out);
     let [steps, equal] = ["steps", "equal"].map(|name| stored["steps"][name].as_u64().unwrap());
-    assert!(stored["bleu"].is_null() && steps > 200 && equal <= steps && 100 * equal > 95 * steps, "{stored}");
+    assert!(
+        stored["bleu"].is_null() && steps > 200 && equal <= steps && 100 * equal > 95 * steps,
+        "{stored}"
+    );
 
-    for (model, options) in [(BUNDLED, &["--precision", "int8", "--no-verify"][..]), ("preset:tiny", &["--precision", "int8"])] {
-        let said = run(&[&["export", model, out.to_str().unwrap(), "--force"], options].concat()).ok();
+    for (model, options) in [
+        (BUNDLED, &["--precision", "int8", "--no-verify"][..]),
+        ("preset:tiny", &["--precision", "int8"]),
+    ] {
+        let said =
+            run(&[&["export", model, out.to_str().unwrap(), "--force"], options].concat()).ok();
         assert!(!said.contains("compared with f32") && quality(&out).is_null(), "{said}");
     }
 }
@@ -197,7 +246,12 @@ fn without_a_text_the_sentences_are_our_own() {
 #[test]
 fn what_is_wrong_with_a_text_is_found_before_anything_is_written() {
     let folder = text();
-    for (name, text) in [("short.de", "Ein Hund.\n".as_bytes()), ("empty.en", b""), ("blank.en", b"\n \n"), ("latin.de", b"Gr\xfcn.\n")] {
+    for (name, text) in [
+        ("short.de", "Ein Hund.\n".as_bytes()),
+        ("empty.en", b""),
+        ("blank.en", b"\n \n"),
+        ("latin.de", b"Gr\xfcn.\n"),
+    ] {
         fs::write(folder.path().join(name), text).unwrap();
     }
     let error = |model: &str, options: &[&str], data| {
@@ -232,13 +286,14 @@ fn what_is_wrong_with_a_text_is_found_before_anything_is_written() {
 #[test]
 fn lower_precisions_lose_little_on_multi30k() {
     let Some(data) = shared_multi30k() else { return };
-    let [source, reference] = ["en", "de"].map(|language| data.join(format!("test_2016_flickr.{language}")));
+    let [source, reference] =
+        ["en", "de"].map(|language| data.join(format!("test_2016_flickr.{language}")));
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     let args = ["export", BUNDLED, out.to_str().unwrap(), "--force", "--no-verify", "--data"];
     let args = [&args[..], &[source.to_str().unwrap(), reference.to_str().unwrap()]].concat();
-    // With the largest loss, and the least share of equal choices. Where one choice of 23 is another, as in 4 bits, BLEU goes up and down
-    // by 0.2 with details of rounding.
+    // With the largest loss, and the least share of equal choices. Where one choice of 23 is
+    // another, as in 4 bits, BLEU goes up and down by 0.2 with details of rounding.
     let mut forms = vec![("portable", "int8", 0.3, 0.985)];
     match Engine::Ort.open(Device::Cpu) {
         Ok(_) => forms.extend([
@@ -252,10 +307,12 @@ fn lower_precisions_lose_little_on_multi30k() {
     for (target, precision, loss, equal) in forms {
         run(&[&args[..], &["--target", target, "--precision", precision]].concat()).ok();
         let quality = quality(&out);
-        let [single, lower] = ["f32", "exported"].map(|name| quality["bleu"][name].as_f64().unwrap());
+        let [single, lower] =
+            ["f32", "exported"].map(|name| quality["bleu"][name].as_f64().unwrap());
         assert_eq!(format!("{single:.2}"), "38.57", "{quality}");
         assert!(single - lower <= loss, "{target}, {precision}: {quality}");
-        let [steps, found] = ["steps", "equal"].map(|name| quality["steps"][name].as_f64().unwrap());
+        let [steps, found] =
+            ["steps", "equal"].map(|name| quality["steps"][name].as_f64().unwrap());
         assert!(found >= equal * steps, "{target}, {precision}: {quality}");
     }
 }

@@ -8,7 +8,9 @@ use crate::{cognate, ended};
 fn several_processes_need_mpi() {
     let folder = folder();
     let (settings, out) = (path(folder.path(), "small.toml"), path(folder.path(), "out"));
-    let told = ended(cognate(&["train", &settings, "--out", &out]).env("OMPI_COMM_WORLD_SIZE", "2")).failed(1);
+    let told =
+        ended(cognate(&["train", &settings, "--out", &out]).env("OMPI_COMM_WORLD_SIZE", "2"))
+            .failed(1);
     assert!(
         told.starts_with("cognate: error: 2 processes were started, but this `cognate` was built without MPI; build it with"),
         "{told}"
@@ -31,14 +33,24 @@ mod with_mpi {
     fn together(n: usize, args: &[&str]) -> Command {
         let one = cognate(args);
         let mut all = Command::new("mpirun");
-        all.args(["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", &n.to_string()]);
+        all.args([
+            "--allow-run-as-root",
+            "--oversubscribe",
+            "--bind-to",
+            "none",
+            "-n",
+            &n.to_string(),
+        ]);
         all.arg(one.get_program()).args(args).current_dir(one.get_current_dir().unwrap());
         all.env_remove("RUST_BACKTRACE").env("COLUMNS", "100").stdin(Stdio::null());
         all
     }
 
     fn has_ort() -> bool {
-        Engine::Ort.open(Device::Cpu).inspect_err(|error| cognate_testing::skip(&error.to_string())).is_ok()
+        Engine::Ort
+            .open(Device::Cpu)
+            .inspect_err(|error| cognate_testing::skip(&error.to_string()))
+            .is_ok()
     }
 
     /// Losses a label in the lines of the log.
@@ -57,7 +69,20 @@ mod with_mpi {
         let settings = path(folder.path(), "small.toml");
         let [alone, shared] = ["alone", "shared"].map(|name| path(folder.path(), name));
         let args = |out| {
-            ["train", &settings, "--engine", "ort", "--max-updates", "20", "--validate-every", "10", "--log-every", "5", "--out", out]
+            [
+                "train",
+                &settings,
+                "--engine",
+                "ort",
+                "--max-updates",
+                "20",
+                "--validate-every",
+                "10",
+                "--log-every",
+                "5",
+                "--out",
+                out,
+            ]
         };
         ended(&mut cognate(&args(&alone))).ok();
         let two = ended(&mut together(2, &args(&shared)));
@@ -70,7 +95,17 @@ mod with_mpi {
             assert!((found - expected).abs() < 1e-5 * expected, "{found} and {expected}");
         }
         // One process goes on where two were.
-        ended(&mut cognate(&["train", "--resume", "--engine", "ort", "--max-updates", "21", "--out", &shared])).ok();
+        ended(&mut cognate(&[
+            "train",
+            "--resume",
+            "--engine",
+            "ort",
+            "--max-updates",
+            "21",
+            "--out",
+            &shared,
+        ]))
+        .ok();
     }
 
     #[test]
@@ -80,7 +115,8 @@ mod with_mpi {
         }
         let folder = folder();
         let (settings, out) = (path(folder.path(), "small.toml"), path(folder.path(), "a.src"));
-        let told = ended(&mut together(2, &["train", &settings, "--engine", "ort", "--out", &out])).failed(1);
+        let told = ended(&mut together(2, &["train", &settings, "--engine", "ort", "--out", &out]))
+            .failed(1);
         assert_eq!(told.matches("a.src: expected a folder to write into").count(), 1, "{told}");
     }
 
@@ -91,20 +127,45 @@ mod with_mpi {
         }
         let folder = folder();
         let (settings, out) = (path(folder.path(), "small.toml"), path(folder.path(), "out"));
-        let args = ["train", &settings, "--engine", "ort", "--max-updates", "1000000", "--validate-every", "20", "--out", &out];
+        let args = [
+            "train",
+            &settings,
+            "--engine",
+            "ort",
+            "--max-updates",
+            "1000000",
+            "--validate-every",
+            "20",
+            "--out",
+            &out,
+        ];
         let job = together(2, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let begun = Instant::now();
         while !Path::new(&out).join("checkpoint-20").is_dir() {
             assert!(begun.elapsed() < Duration::from_secs(300), "no checkpoint appears");
             sleep(Duration::from_millis(20));
         }
-        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", job.id())).unwrap();
+        let children =
+            fs::read_to_string(format!("/proc/{0}/task/{0}/children", job.id())).unwrap();
         let last = children.split_whitespace().last().unwrap();
         assert!(Command::new("kill").args(["-KILL", last]).status().unwrap().success());
         let ended_job = job.wait_with_output().unwrap();
         let told = String::from_utf8(ended_job.stderr).unwrap();
-        assert!(!ended_job.status.success() && told.contains("exited on signal 9"), "{:?}: {told}", ended_job.status);
-        let further = ended(&mut cognate(&["train", "--resume", "--engine", "ort", "--max-updates", "1", "--out", &out]));
+        assert!(
+            !ended_job.status.success() && told.contains("exited on signal 9"),
+            "{:?}: {told}",
+            ended_job.status
+        );
+        let further = ended(&mut cognate(&[
+            "train",
+            "--resume",
+            "--engine",
+            "ort",
+            "--max-updates",
+            "1",
+            "--out",
+            &out,
+        ]));
         assert!(further.err.contains("resuming after update "), "{}", further.err);
         further.ok();
     }

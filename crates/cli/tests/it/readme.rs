@@ -38,7 +38,10 @@ fn every_command_of_the_readme_runs() {
     }
     // Blocks that need somebody's own files are marked `sh,ignore`.
     let blocks = text.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let commands: Vec<_> = blocks.flat_map(str::lines).filter_map(|line| line.strip_prefix("cargo run --release -- ")).collect();
+    let commands: Vec<_> = blocks
+        .flat_map(str::lines)
+        .filter_map(|line| line.strip_prefix("cargo run --release -- "))
+        .collect();
     assert!(commands.len() > 10, "{commands:?}");
     let mut failures = Vec::new();
     for command in commands {
@@ -56,8 +59,12 @@ fn every_command_of_the_readme_runs() {
 #[test]
 fn the_example_of_the_library_is_tested() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-    let [readme, library] = ["README.md", "crates/cognate/src/lib.rs"].map(|file| fs::read_to_string(root.join(file)).unwrap());
-    let example = readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    let lines = library.lines().filter_map(|line| line.strip_prefix("//! ").or_else(|| line.strip_prefix("//!")));
+    let [readme, library] = ["README.md", "crates/cognate/src/lib.rs"]
+        .map(|file| fs::read_to_string(root.join(file)).unwrap());
+    let example =
+        readme.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let lines = library
+        .lines()
+        .filter_map(|line| line.strip_prefix("//! ").or_else(|| line.strip_prefix("//!")));
     assert!(lines.collect::<Vec<_>>().join("\n").contains(example.trim_end()), "{example}");
 }

@@ -1,4 +1,5 @@
-//! Models of Cognate's own family with choices that the paper did not make are exported, verified and shown like any other.
+//! Models of Cognate's own family with choices that the paper did not make are exported, verified
+//! and shown like any other.
 
 use crate::{run, with_dir};
 use cognate_runtime::{Device, Engine};
@@ -15,7 +16,9 @@ fn every_layout_is_exported_and_verified() {
     for case in ["alibi", "learned", "pre-rms-gated", "relative", "rotary"] {
         for (index, form) in forms.iter().enumerate() {
             let out = folder.path().join(format!("{case}-{index}")).to_str().unwrap().to_owned();
-            let said = run(&[&["export", &format!("testdata/research/{case}"), &out], *form].concat()).ok();
+            let said =
+                run(&[&["export", &format!("testdata/research/{case}"), &out], *form].concat())
+                    .ok();
             assert!(said.contains("passed") && !said.contains("FAILED"), "{case} {form:?}: {said}");
         }
     }

@@ -1,4 +1,5 @@
-//! One model, one translation: the same text at every batch size, number of workers and engine, with scores within 1e-5.
+//! One model, one translation: the same text at every batch size, number of workers and engine,
+//! with scores within 1e-5.
 
 use crate::ties::Way;
 use crate::{SENTENCES, run};
@@ -22,7 +23,10 @@ const OWN: [&str; 6] = [
 ];
 
 /// Greedily, and the three best of five beams.
-const WAYS: [(Way, &[&str]); 2] = [(Way::GREEDY, &["--beams", "1"]), (Way { beams: 5, n_best: 3 }, &["--beams", "5", "--n-best", "3"])];
+const WAYS: [(Way, &[&str]); 2] = [
+    (Way::GREEDY, &["--beams", "1"]),
+    (Way { beams: 5, n_best: 3 }, &["--beams", "5", "--n-best", "3"]),
+];
 
 /// Tokens of a batch, and workers. A batch of one token has one sentence.
 const DIVISIONS: [(&str, &str); 4] = [("1", "3"), ("64", "2"), ("512", "1"), ("4096", "2")];
@@ -52,7 +56,12 @@ impl Expected<'_> {
         let wrong = self.way.wrong(sentences, texts, &found.0);
         let mut wrong: Vec<_> = wrong.into_iter().map(|line| format!("{name}: {line}")).collect();
         let mut largest = 0_f64;
-        for (index, (score, found_score)) in scores.iter().zip(&found.1).enumerate().filter(|(index, _)| texts[*index] == found.0[*index]) {
+        for (index, (score, found_score)) in scores
+            .iter()
+            .zip(&found.1)
+            .enumerate()
+            .filter(|(index, _)| texts[*index] == found.0[*index])
+        {
             let difference = (score - found_score).abs();
             largest = largest.max(difference);
             if difference > BOUND {
@@ -66,10 +75,12 @@ impl Expected<'_> {
 #[test]
 fn translations_do_not_depend_on_batches_workers_and_engines() {
     let folder = tempfile::tempdir().unwrap();
-    let mut lines: Vec<String> = SENTENCES.iter().chain(&OWN).map(|&line| line.to_owned()).collect();
+    let mut lines: Vec<String> =
+        SENTENCES.iter().chain(&OWN).map(|&line| line.to_owned()).collect();
     if let Some(data) = shared_multi30k() {
         // From all over the text.
-        lines.extend(read_lines(data.join("test_2016_flickr.en")).unwrap().into_iter().step_by(125));
+        lines
+            .extend(read_lines(data.join("test_2016_flickr.en")).unwrap().into_iter().step_by(125));
     }
     let [all, few] = ["all", "few"].map(|name| folder.path().join(name));
     fs::write(&all, lines.join("\n")).unwrap();
@@ -83,16 +94,27 @@ fn translations_do_not_depend_on_batches_workers_and_engines() {
     for (way, options) in WAYS {
         let (first, reference) = thread::scope(|scope| {
             let reference = scope.spawn(|| translated(options, &["--engine", "reference"], few));
-            (translated(options, &["--engine", "tract", "--batch-tokens", "2048", "--workers", "1"], all), reference.join().unwrap())
+            (
+                translated(
+                    options,
+                    &["--engine", "tract", "--batch-tokens", "2048", "--workers", "1"],
+                    all,
+                ),
+                reference.join().unwrap(),
+            )
         });
         assert_eq!((first.0.len(), reference.0.len()), (lines.len() * way.n_best, 4 * way.n_best));
         let expected = Expected { way, sentences: &lines, translated: first };
-        let (mut wrong, mut largest) = expected.compare(&format!("{options:?} reference"), &reference);
+        let (mut wrong, mut largest) =
+            expected.compare(&format!("{options:?} reference"), &reference);
         for (batch_tokens, workers) in DIVISIONS {
             let found = thread::scope(|scope| {
                 let run = |&engine| {
-                    let args = ["--engine", engine, "--batch-tokens", batch_tokens, "--workers", workers];
-                    scope.spawn(move || (format!("{options:?} {args:?}"), translated(options, &args, all)))
+                    let args =
+                        ["--engine", engine, "--batch-tokens", batch_tokens, "--workers", workers];
+                    scope.spawn(move || {
+                        (format!("{options:?} {args:?}"), translated(options, &args, all))
+                    })
                 };
                 let running: Vec<_> = engines.iter().map(run).collect();
                 running.into_iter().map(|engine| engine.join().unwrap()).collect::<Vec<_>>()
@@ -104,7 +126,10 @@ fn translations_do_not_depend_on_batches_workers_and_engines() {
                 largest = largest.max(difference);
             }
         }
-        eprintln!("{options:?}: {} lines, scores differ by at most {largest:.0e}", lines.len() * way.n_best);
+        eprintln!(
+            "{options:?}: {} lines, scores differ by at most {largest:.0e}",
+            lines.len() * way.n_best
+        );
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 }

@@ -93,11 +93,20 @@ fn graphs_for_programs_that_draw() {
       b164 -->|"f32 [batch, 4, src, 32]"| b213
       b164 -->|"f32 [batch, 4, src, 32]"| b214
     "#);
-    let dot = run(&["show", "preset:tiny", "--graph", "step", "--format", "dot", "--depth", "2"]).ok();
+    let dot =
+        run(&["show", "preset:tiny", "--graph", "step", "--format", "dot", "--depth", "2"]).ok();
     assert_eq!(dot.matches('{').count(), dot.matches('}').count());
-    assert!(dot.contains("label=\"layers\"") && dot.contains("f32 [batch, beams, tgt, 128]"), "{dot}");
-    let refused = run(&["show", "testdata/multi30k-en-de", "--format", "dot", "--sizes", "src=24,past=3"]).failed(1);
-    assert_eq!(refused, "cognate: error: --sizes: teacher_forced has no past; expected one of batch, src, tgt");
+    assert!(
+        dot.contains("label=\"layers\"") && dot.contains("f32 [batch, beams, tgt, 128]"),
+        "{dot}"
+    );
+    let refused =
+        run(&["show", "testdata/multi30k-en-de", "--format", "dot", "--sizes", "src=24,past=3"])
+            .failed(1);
+    assert_eq!(
+        refused,
+        "cognate: error: --sizes: teacher_forced has no past; expected one of batch, src, tgt"
+    );
 }
 
 #[test]
@@ -108,26 +117,37 @@ fn the_page_of_a_graph_counts_what_is_in_it() {
     run(&["show", "testdata/multi30k-en-de", "--html", path, "--sizes", "src=10,tgt=7"]).ok();
     let page = std::fs::read_to_string(&file).unwrap();
     let (_, data) = page.split_once("id=\"data\">").unwrap();
-    let data: serde_json::Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
+    let data: serde_json::Value =
+        serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
     let boxes = data["boxes"].as_array().unwrap();
     let of = |name: &str, field: &str| {
-        let found = boxes.iter().find(|block| block["name"] == name && block["parent"].is_null()).unwrap();
+        let found =
+            boxes.iter().find(|block| block["name"] == name && block["parent"].is_null()).unwrap();
         found[field].as_u64().unwrap()
     };
-    // Tokens and positions; of each of the 4 layers four projections, two layers of the feed-forward, two normalisations.
+    // Tokens and positions; of each of the 4 layers four projections, two layers of the
+    // feed-forward, two normalisations.
     let (d, ff) = (128, 256);
     let projection = d * d + d;
-    assert_eq!(of("encoder", "parameters"), (8_000 + 256) * d + 4 * (4 * projection + 2 * d * ff + ff + d + 2 * 2 * d));
+    assert_eq!(
+        of("encoder", "parameters"),
+        (8_000 + 256) * d + 4 * (4 * projection + 2 * d * ff + ff + d + 2 * 2 * d)
+    );
     assert_eq!(of("lm_head", "operations"), 7 * 8_000 * (2 * d + 1));
     // Nothing is asked of the network: the one address is the name of SVG.
-    assert_eq!(page.matches("//").count() - page.matches("// ").count(), page.matches("http://www.w3.org/2000/svg").count());
+    assert_eq!(
+        page.matches("//").count() - page.matches("// ").count(),
+        page.matches("http://www.w3.org/2000/svg").count()
+    );
 }
 
 #[test]
 fn what_has_no_graph_is_called_what_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("graph.html");
-    let refused = |model: &str| with_dir(&run(&["show", model, "--html", page.to_str().unwrap()]).failed(1), folder.path());
+    let refused = |model: &str| {
+        with_dir(&run(&["show", model, "--html", page.to_str().unwrap()]).failed(1), folder.path())
+    };
     assert_snapshot!(refused("/dev/zero"), @"cognate: error: /dev/zero: not a regular file; expected the folder of a checkpoint (config.json, model.safetensors, tokenizer files) or of an export (encoder.onnx, decoder.onnx, config.json, tokenizer files)");
     assert_snapshot!(refused("README.md"), @r#"cognate: error: README.md: not an ONNX model: decoding failed at "7""#);
     assert!(!page.exists());

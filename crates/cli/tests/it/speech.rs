@@ -16,19 +16,38 @@ fn speech_models_are_verified_in_every_layout() {
             fs::copy(golden(name).join(file), checkpoint.join(file)).unwrap();
         }
         fs::write(checkpoint.join("preprocessor_config.json"), "{}").unwrap();
-        let kinds: [&[&str]; 4] = [&[], &["--layout", "hf"], &["--attentions"], &["--target", "ort"]];
+        let kinds: [&[&str]; 4] =
+            [&[], &["--layout", "hf"], &["--attentions"], &["--target", "ort"]];
         for kind in kinds {
-            let ended = run(&[&["export", checkpoint.to_str().unwrap(), out.to_str().unwrap(), "--force"], kind].concat());
-            let has_engine = kind.first() != Some(&"--target") || ended.err.contains("ONNX Runtime");
-            if ended.status != Some(0) && has_engine || !out.join("preprocessor_config.json").is_file() {
+            let ended = run(&[
+                &["export", checkpoint.to_str().unwrap(), out.to_str().unwrap(), "--force"],
+                kind,
+            ]
+            .concat());
+            let has_engine =
+                kind.first() != Some(&"--target") || ended.err.contains("ONNX Runtime");
+            if ended.status != Some(0) && has_engine
+                || !out.join("preprocessor_config.json").is_file()
+            {
                 failures.push(format!("{name} {kind:?}\n{}{}", ended.out, ended.err));
             }
         }
-        // In 8 bits these random models, which magnify roundings, pass the bounds of real ones: each comparison is made, and may fail.
+        // In 8 bits these random models, which magnify roundings, pass the bounds of real ones:
+        // each comparison is made, and may fail.
         for layout in ["cognate", "hf"] {
-            let ended =
-                run(&["export", checkpoint.to_str().unwrap(), out.to_str().unwrap(), "--force", "--precision=int8", "--layout", layout]);
-            if !["decoder: logits", "greedy steps", "cosines"].iter().all(|part| ended.out.contains(part)) {
+            let ended = run(&[
+                "export",
+                checkpoint.to_str().unwrap(),
+                out.to_str().unwrap(),
+                "--force",
+                "--precision=int8",
+                "--layout",
+                layout,
+            ]);
+            if !["decoder: logits", "greedy steps", "cosines"]
+                .iter()
+                .all(|part| ended.out.contains(part))
+            {
                 failures.push(format!("{name} int8 {layout}\n{}{}", ended.out, ended.err));
             }
         }
@@ -45,9 +64,16 @@ fn speech_models_are_verified_in_every_layout() {
 fn models_of_text_and_of_speech_have_their_own_commands() {
     let (text, speech) = (bundled_checkpoint(), golden(SPEECH_MODELS[0]));
     let refused = run(&["translate", "--model", speech.to_str().unwrap(), "Two dogs."]).failed(1);
-    assert!(refused.ends_with("whisper: a model of audio; `cognate transcribe` reads it"), "{refused}");
+    assert!(
+        refused.ends_with("whisper: a model of audio; `cognate transcribe` reads it"),
+        "{refused}"
+    );
     let refused = run(&["transcribe", "--model", text.to_str().unwrap(), "clip.wav"]).failed(1);
-    assert!(refused.ends_with("multi30k-en-de: a model of text; expected a speech model such as Whisper"), "{refused}");
+    assert!(
+        refused
+            .ends_with("multi30k-en-de: a model of text; expected a speech model such as Whisper"),
+        "{refused}"
+    );
     let refused = run(&["transcribe", "--model", speech.to_str().unwrap(), "clip.wav"]).failed(1);
     assert!(refused.contains("preprocessor_config.json: missing"), "{refused}");
 }
@@ -60,9 +86,27 @@ fn exports_read_short_windows_unless_their_frames_are_fixed() {
     fs::create_dir(&checkpoint).unwrap();
     make_speech_model(&checkpoint);
     let clip = testdata("audio/clip.wav");
-    let transcribe = || run(&["transcribe", "--model", out.to_str().unwrap(), "--short-windows", clip.to_str().unwrap()]);
+    let transcribe = || {
+        run(&[
+            "transcribe",
+            "--model",
+            out.to_str().unwrap(),
+            "--short-windows",
+            clip.to_str().unwrap(),
+        ])
+    };
     let export = |kind: &[&str]| {
-        let all = [&["export", checkpoint.to_str().unwrap(), out.to_str().unwrap(), "--force", "--no-verify"], kind].concat();
+        let all = [
+            &[
+                "export",
+                checkpoint.to_str().unwrap(),
+                out.to_str().unwrap(),
+                "--force",
+                "--no-verify",
+            ],
+            kind,
+        ]
+        .concat();
         assert_eq!(run(&all).status, Some(0));
         transcribe().ok();
     };
@@ -74,7 +118,10 @@ fn exports_read_short_windows_unless_their_frames_are_fixed() {
     bytes[at..at + FRAMES[1].len()].copy_from_slice(FRAMES[1]);
     fs::write(&file, bytes).unwrap();
     let refused = transcribe().failed(1);
-    assert!(refused.contains("--short-windows: ") && refused.contains("takes windows of one length"), "{refused}");
+    assert!(
+        refused.contains("--short-windows: ") && refused.contains("takes windows of one length"),
+        "{refused}"
+    );
     fs::remove_dir_all(&out).unwrap();
     export(&["--layout", "hf"]);
     // Now it looks as if Optimum had written it.
@@ -91,16 +138,43 @@ fn times_of_words_need_an_export_with_attention() {
     make_speech_model(&checkpoint);
     let clip = testdata("audio/clip.wav");
     let words = |model: &std::path::Path| {
-        run(&["transcribe", "--model", model.to_str().unwrap(), "--word-timestamps", "--format", "json", clip.to_str().unwrap()])
+        run(&[
+            "transcribe",
+            "--model",
+            model.to_str().unwrap(),
+            "--word-timestamps",
+            "--format",
+            "json",
+            clip.to_str().unwrap(),
+        ])
     };
     let export = |more: &[&str]| {
-        let all = [&["export", checkpoint.to_str().unwrap(), out.to_str().unwrap(), "--force", "--no-verify"], more].concat();
+        let all = [
+            &[
+                "export",
+                checkpoint.to_str().unwrap(),
+                out.to_str().unwrap(),
+                "--force",
+                "--no-verify",
+            ],
+            more,
+        ]
+        .concat();
         assert_eq!(run(&all).status, Some(0));
     };
     export(&[]);
     let refused = words(&out).failed(1);
-    assert!(refused.contains("was exported without attention weights") && refused.contains("--attentions"), "{refused}");
+    assert!(
+        refused.contains("was exported without attention weights")
+            && refused.contains("--attentions"),
+        "{refused}"
+    );
     export(&["--attentions"]);
     let ended = words(&out);
-    assert!(ended.status == Some(0) && ended.out.contains("\"words\""), "{}{}", ended.out, ended.err);
+    assert!(
+        ended.status == Some(0) && ended.out.contains("\"words\""),
+        "{}{}",
+        ended.out,
+        ended.err
+    );
 }

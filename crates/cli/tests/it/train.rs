@@ -1,4 +1,5 @@
-//! `cognate train`: from text to a checkpoint that the other commands take, and what people are told.
+//! `cognate train`: from text to a checkpoint that the other commands take, and what people are
+//! told.
 
 use crate::{cognate, run, with_dir};
 use cognate_runtime::{Device, Engine};
@@ -7,13 +8,17 @@ use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// A folder with text of letters and their capitals: `a.src`, `a.tgt`; and settings of a small model: `small.toml`.
+/// A folder with text of letters and their capitals: `a.src`, `a.tgt`; and settings of a small
+/// model: `small.toml`.
 pub(crate) fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     // All sequences of four letters, and those of three.
-    let letters =
-        |line: usize| (0..3 + usize::from(line >= 125)).map(move |place| ["a", "b", "c", "d", "e"][line / [1, 5, 25, 125][place] % 5]);
-    let source: String = (0..750).map(|line| letters(line).collect::<Vec<_>>().join(" ") + "\n").collect();
+    let letters = |line: usize| {
+        (0..3 + usize::from(line >= 125))
+            .map(move |place| ["a", "b", "c", "d", "e"][line / [1, 5, 25, 125][place] % 5])
+    };
+    let source: String =
+        (0..750).map(|line| letters(line).collect::<Vec<_>>().join(" ") + "\n").collect();
     fs::write(folder.path().join("a.src"), &source).unwrap();
     fs::write(folder.path().join("a.tgt"), source.to_uppercase()).unwrap();
     let settings = "data.train = [{ source = \"a.src\", target = \"a.tgt\" }]\ndata.valid = [{ source = \"a.src\", target = \"a.tgt\" }]\n\
@@ -32,7 +37,8 @@ pub(crate) fn path(folder: &Path, name: &str) -> String {
 
 fn refused(folder: &TempDir, status: i32, args: &[&str]) -> String {
     let err = run(&[&["train", "--engine", "tract"], args].concat()).failed(status);
-    let lines = err.lines().filter(|line| !line.starts_with("cognate: warning: training runs on tract"));
+    let lines =
+        err.lines().filter(|line| !line.starts_with("cognate: warning: training runs on tract"));
     with_dir(&lines.collect::<Vec<_>>().join("\n"), folder.path())
 }
 
@@ -47,12 +53,17 @@ fn text_becomes_a_model_that_translates() {
     let told = ended.err.clone();
     assert_eq!(ended.ok(), "");
     assert!(
-        told.contains(" parameters, 750 pairs of 750 lines, on ONNX Runtime") && told.contains("maximum number of updates: update 400; "),
+        told.contains(" parameters, 750 pairs of 750 lines, on ONNX Runtime")
+            && told.contains("maximum number of updates: update 400; "),
         "{told}"
     );
-    assert_eq!(run(&["translate", "--engine", "tract", "--model", &out, "a b c", "e d c b"]).ok(), "A B C\nE D C B\n");
+    assert_eq!(
+        run(&["translate", "--engine", "tract", "--model", &out, "a b c", "e d c b"]).ok(),
+        "A B C\nE D C B\n"
+    );
     // Further, by the run's own settings, which are in the folder.
-    let further = run(&["train", "--resume", "--engine", "ort", "--out", &out, "--max-updates", "410"]);
+    let further =
+        run(&["train", "--resume", "--engine", "ort", "--out", &out, "--max-updates", "410"]);
     assert!(further.err.contains("resuming after update 400"), "{}", further.err);
     assert_eq!(further.ok(), "");
     let exported = path(folder.path(), "onnx");
@@ -69,7 +80,8 @@ fn additive_models_translate_on_every_engine() {
     let (settings, out) = (path(folder.path(), "small.toml"), path(folder.path(), "out"));
     let short = ["--preset", "additive", "--max-updates", "101", "--validate-every", "101"];
     run(&[&["train", &settings, "--engine", "ort", "--out", &out], &short[..]].concat()).ok();
-    let said = ["ort", "tract", "reference"].map(|engine| run(&["translate", "--engine", engine, "--model", &out, "a b c"]).ok());
+    let said = ["ort", "tract", "reference"]
+        .map(|engine| run(&["translate", "--engine", engine, "--model", &out, "a b c"]).ok());
     assert!(said[0] == said[1] && said[0] == said[2], "{said:?}");
 }
 
@@ -81,28 +93,69 @@ fn choices_are_compared() {
     }
     let folder = folder();
     let (settings, out) = (path(folder.path(), "small.toml"), path(folder.path(), "out"));
-    let common = ["train", &settings, "--engine", "ort", "--out", &out, "--max-updates", "110", "--validate-every", "55"];
+    let common = [
+        "train",
+        &settings,
+        "--engine",
+        "ort",
+        "--out",
+        &out,
+        "--max-updates",
+        "110",
+        "--validate-every",
+        "55",
+    ];
     let grid = ["--grid", "norm_placement=pre,post", "--grid", "biases=true,false"];
     let said = run(&[&common[..], &grid].concat()).ok();
     let csv = fs::read_to_string(path(folder.path(), "out/grid.csv")).unwrap();
     let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
-    assert_eq!(rows[0][..6], ["norm_placement", "biases", "parameters", "updates", "valid_loss", "perplexity"]);
+    assert_eq!(
+        rows[0][..6],
+        ["norm_placement", "biases", "parameters", "updates", "valid_loss", "perplexity"]
+    );
     let choices: Vec<_> = rows[1..].iter().map(|row| (row[0], row[1], row[3])).collect();
-    assert_eq!(choices, [("pre", "true", "110"), ("pre", "false", "110"), ("post", "true", "110"), ("post", "false", "110")]);
+    assert_eq!(
+        choices,
+        [
+            ("pre", "true", "110"),
+            ("pre", "false", "110"),
+            ("post", "true", "110"),
+            ("post", "false", "110")
+        ]
+    );
     let parameters: Vec<i64> = rows[1..].iter().map(|row| row[2].parse().unwrap()).collect();
-    // Pre-norm has a norm after each stack; a bias is 32 wide, in three attentions four times, and 64 and 32 in two feed-forwards.
-    assert_eq!((parameters[0] - parameters[2], parameters[0] - parameters[1]), (2 * 64, 3 * 4 * 32 + 2 * 96));
-    let losses: Vec<f64> = said.lines().skip(1).map(|line| line.split_whitespace().nth(4).unwrap().parse().unwrap()).collect();
+    // Pre-norm has a norm after each stack; a bias is 32 wide, in three attentions four times, and
+    // 64 and 32 in two feed-forwards.
+    assert_eq!(
+        (parameters[0] - parameters[2], parameters[0] - parameters[1]),
+        (2 * 64, 3 * 4 * 32 + 2 * 96)
+    );
+    let losses: Vec<f64> = said
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().nth(4).unwrap().parse().unwrap())
+        .collect();
     assert!(losses.len() == 4 && losses.is_sorted(), "{said}");
-    let json: serde_json::Value = serde_json::from_str(&fs::read_to_string(path(folder.path(), "out/grid.json")).unwrap()).unwrap();
-    assert_eq!((json["metric"].as_str(), json["runs"][3]["biases"].as_bool()), (Some("loss"), Some(false)));
+    let json: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(path(folder.path(), "out/grid.json")).unwrap())
+            .unwrap();
+    assert_eq!(
+        (json["metric"].as_str(), json["runs"][3]["biases"].as_bool()),
+        (Some("loss"), Some(false))
+    );
     let again = run(&[&common[..], &grid].concat()).failed(1);
     assert_snapshot!(with_dir(&again, folder.path()), @"cognate: error: DIR/out: expected an empty or new folder; continue with --resume, or choose another");
     // As if one had been interrupted before it was saved.
     let unsaved = folder.path().join("out/norm_placement=post,biases=false");
     fs::remove_dir_all(unsaved.join("checkpoint-110")).unwrap();
     let resumed = run(&[&common[..], &grid, &["--resume"]].concat());
-    assert_eq!(resumed.err.matches("all updates made").count() + resumed.err.matches("validation loss").count(), 2, "{}", resumed.err);
+    assert_eq!(
+        resumed.err.matches("all updates made").count()
+            + resumed.err.matches("validation loss").count(),
+        2,
+        "{}",
+        resumed.err
+    );
     resumed.ok();
     assert_eq!(fs::read_to_string(path(folder.path(), "out/grid.csv")).unwrap().lines().count(), 5);
 }
@@ -116,14 +169,27 @@ fn an_interrupted_run_is_saved() {
     }
     let folder = folder();
     let (settings, out) = (path(folder.path(), "small.toml"), folder.path().join("out"));
-    let args =
-        ["train", &settings, "--engine", "ort", "--max-updates", "1000000", "--validate-every", "20", "--out", out.to_str().unwrap()];
+    let args = [
+        "train",
+        &settings,
+        "--engine",
+        "ort",
+        "--max-updates",
+        "1000000",
+        "--validate-every",
+        "20",
+        "--out",
+        out.to_str().unwrap(),
+    ];
     let running = cognate(&args).stderr(std::process::Stdio::piped()).spawn().unwrap();
     let first = out.join("checkpoint-20");
     while !first.is_dir() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    let kill = std::process::Command::new("kill").args(["-INT", &running.id().to_string()]).status().unwrap();
+    let kill = std::process::Command::new("kill")
+        .args(["-INT", &running.id().to_string()])
+        .status()
+        .unwrap();
     assert!(kill.success());
     let ended = running.wait_with_output().unwrap();
     let told = with_dir(&String::from_utf8(ended.stderr).unwrap(), folder.path());
@@ -142,18 +208,25 @@ fn what_cannot_be_trained_on_is_refused() {
         fs::write(folder.path().join(name), text).unwrap();
         path(folder.path(), name)
     };
-    let (source, target, out) = (path(folder.path(), "a.src"), path(folder.path(), "a.tgt"), path(folder.path(), "out"));
-    let (short, empty, missing) = (file("short", "a\nb\n"), file("empty", ""), path(folder.path(), "missing"));
+    let (source, target, out) =
+        (path(folder.path(), "a.src"), path(folder.path(), "a.tgt"), path(folder.path(), "out"));
+    let (short, empty, missing) =
+        (file("short", "a\nb\n"), file("empty", ""), path(folder.path(), "missing"));
     let latin = path(folder.path(), "latin");
     fs::write(&latin, b"K\xe4se\n".repeat(400)).unwrap();
-    let refused = |args: &[&str]| refused(&folder, 1, &[args, &["--out", &out, "--max-updates", "5"]].concat());
+    let refused = |args: &[&str]| {
+        refused(&folder, 1, &[args, &["--out", &out, "--max-updates", "5"]].concat())
+    };
     assert_snapshot!(refused(&[]), @"cognate: error: no training text: pass CONFIG.toml, or --data SOURCE TARGET");
     assert_snapshot!(refused(&["--data", &source, &short]), @"cognate: error: DIR/a.src has 750 lines, DIR/short has 2; expected as many: line n of one is the translation of line n of the other");
     assert_snapshot!(refused(&["--data", &empty, &empty]), @"cognate: error: DIR/empty: is empty; expected one sentence a line");
     assert_snapshot!(refused(&["--data", &missing, &target]), @"cognate: error: DIR/missing: cannot read: No such file or directory (os error 2)");
     assert_snapshot!(refused(&["--data", &source, &latin]), @"cognate: error: DIR/latin: line 1: not UTF-8 at byte 2; convert the file to UTF-8");
     assert_snapshot!(refused(&["--resume"]), @"cognate: error: DIR/out: has no run to resume (no training.toml); start without --resume");
-    let wrong = file("wrong.toml", "[model]\nlayers = 6\nheads = 3\n[optimiser]\nlearning_rate = \"high\"\n");
+    let wrong = file(
+        "wrong.toml",
+        "[model]\nlayers = 6\nheads = 3\n[optimiser]\nlearning_rate = \"high\"\n",
+    );
     assert_snapshot!(refused(&[&wrong]), @r#"
     cognate: error: DIR/wrong.toml: data.train is empty, expected at least one corpus: { source = "train.en", target = "train.de" }
     DIR/wrong.toml: line 2: model.layers is unknown; expected one of init, preset, d_model, heads, d_ff, encoder_layers, decoder_layers, max_positions, norm, norm_placement, positions, relative_buckets, relative_max_distance, activation, gated, attention_score, initialisation, biases, tie_embeddings, tie_output, scale_embedding

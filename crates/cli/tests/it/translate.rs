@@ -22,36 +22,45 @@ fn tract_translates_as_the_reference() {
     ");
     let reference = run(&["translate", "--engine", "reference", SENTENCES[0], SENTENCES[1]]).ok();
     assert_eq!(lines, reference);
-    let beams = |engine| run(&["translate", "--engine", engine, "--beams", "4", SENTENCES[0], SENTENCES[1]]).ok();
+    let beams = |engine| {
+        run(&["translate", "--engine", engine, "--beams", "4", SENTENCES[0], SENTENCES[1]]).ok()
+    };
     assert_eq!(beams("tract"), beams("reference"));
 }
 
 /// The bundled checkpoint in a folder of its own, whose files a test changes.
 fn copied_checkpoint() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let files = fs::read_dir(cognate_testing::bundled_checkpoint()).unwrap().map(|file| file.unwrap().path());
+    let files = fs::read_dir(cognate_testing::bundled_checkpoint())
+        .unwrap()
+        .map(|file| file.unwrap().path());
     for file in files.filter(|file| file.is_file()) {
         fs::copy(&file, folder.path().join(file.file_name().unwrap())).unwrap();
     }
     folder
 }
 
-/// In greedy search programs compute only the logits of the best tokens, as many as constraints can forbid and two more; and beams share
-/// their first step. The reference computes all.
+/// In greedy search programs compute only the logits of the best tokens, as many as constraints can
+/// forbid and two more; and beams share their first step. The reference computes all.
 #[test]
 fn constraints_on_programs_are_those_of_the_reference() {
     let folder = copied_checkpoint();
     let config = folder.path().join("generation_config.json");
-    let given: serde_json::Value = serde_json::from_str(&fs::read_to_string(&config).unwrap()).unwrap();
+    let given: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&config).unwrap()).unwrap();
     let best = run(&["translate", "--engine", "reference", "--json", SENTENCES[0]]).ok();
     let best: serde_json::Value = serde_json::from_str(&best).unwrap();
     // The tokens that would be chosen are forbidden, or others are forced.
     let ids = run(&["tokenize", "--target", "--ids", best["text"].as_str().unwrap()]).ok();
     let ids = ids.trim().replace(' ', ",");
-    let forced = serde_json::json!({ "forced_bos_token_id": 77, "forced_eos_token_id": 0, "max_length": 9 });
+    let forced =
+        serde_json::json!({ "forced_bos_token_id": 77, "forced_eos_token_id": 0, "max_length": 9 });
     for (more, options) in [
         (serde_json::json!({}), vec!["--suppress-tokens", &ids]),
-        (serde_json::json!({}), vec!["--bad-words", "Mann", "--bad-words", "Zwei Hunde", "--min-new-tokens", "14"]),
+        (
+            serde_json::json!({}),
+            vec!["--bad-words", "Mann", "--bad-words", "Zwei Hunde", "--min-new-tokens", "14"],
+        ),
         (serde_json::json!({}), vec!["--repetition-penalty", "1.5"]),
         (serde_json::json!({ "begin_suppress_tokens": [6, 7, 8] }), vec![]),
         (forced, vec![]),
@@ -62,11 +71,24 @@ fn constraints_on_programs_are_those_of_the_reference() {
         for beams in ["1", "4"] {
             let found = ["tract", "reference"].map(|engine| {
                 let model = folder.path().to_str().unwrap();
-                let args = ["translate", "--engine", engine, "--model", model, "--beams", beams, "--json", SENTENCES[0], SENTENCES[1]];
+                let args = [
+                    "translate",
+                    "--engine",
+                    engine,
+                    "--model",
+                    model,
+                    "--beams",
+                    beams,
+                    "--json",
+                    SENTENCES[0],
+                    SENTENCES[1],
+                ];
                 run(&[&args[..], &options].concat()).ok()
             });
             let [tract, reference] = found.map(|lines| {
-                let lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["text"].clone());
+                let lines = lines.lines().map(|line| {
+                    serde_json::from_str::<serde_json::Value>(line).unwrap()["text"].clone()
+                });
                 lines.collect::<Vec<_>>()
             });
             assert_eq!(tract, reference, "{beams} beams: {options:?} {more}");
@@ -83,14 +105,18 @@ fn weights_that_are_not_finite_are_told_on_every_engine() {
     let header = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let tensors: serde_json::Value = serde_json::from_slice(&bytes[8..header]).unwrap();
     let table = &tensors["model.shared.weight"];
-    let [start, end] = [0, 1].map(|side| header + table["data_offsets"][side].as_u64().unwrap() as usize);
-    // The last byte of a float has its sign and most of its exponent, that before it the rest: NaN in one row of many.
+    let [start, end] =
+        [0, 1].map(|side| header + table["data_offsets"][side].as_u64().unwrap() as usize);
+    // The last byte of a float has its sign and most of its exponent, that before it the rest: NaN
+    // in one row of many.
     let size = (end - start) / 8000 / 128;
     let place = start + 5000 * 128 * size;
     bytes[place..place + size].fill(0xff);
     fs::write(&weights, bytes).unwrap();
     let model = folder.path().to_str().unwrap();
-    let refused = ["tract", "reference"].map(|engine| run(&["translate", "--engine", engine, "--model", model, SENTENCES[0]]).failed(1));
+    let refused = ["tract", "reference"].map(|engine| {
+        run(&["translate", "--engine", engine, "--model", model, SENTENCES[0]]).failed(1)
+    });
     assert_eq!(refused[0], refused[1]);
     assert_snapshot!(refused[0]);
 }
@@ -165,8 +191,10 @@ fn the_model_may_come_from_the_environment() {
 fn a_reader_that_goes_away_ends_it_quietly() {
     let text = tempfile::NamedTempFile::new().unwrap();
     fs::write(text.path(), "A dog.\n".repeat(20)).unwrap();
-    let mut command = cognate(&translate(&["--window", "1", "--input", text.path().to_str().unwrap()]));
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut command =
+        cognate(&translate(&["--window", "1", "--input", text.path().to_str().unwrap()]));
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let ended = child.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(0));
@@ -179,17 +207,33 @@ fn unknown_words_are_replaced_by_their_source() {
     let sentence = "A man named \u{6f22}\u{5b57}, is riding a bicycle.";
     let prefix = ["--target-prefix", "Ein \u{6f22} f\u{e4}hrt", "--engine", "tract"];
     let json = |options: &[&str]| -> serde_json::Value {
-        serde_json::from_str(&run(&[&["translate", "--json"], &prefix[..], options, &[sentence]].concat()).ok()).unwrap()
+        serde_json::from_str(
+            &run(&[&["translate", "--json"], &prefix[..], options, &[sentence]].concat()).ok(),
+        )
+        .unwrap()
     };
     let (plain, replaced) = (json(&["--alignments"]), json(&["--replace-unk"]));
     let best = &plain["hypotheses"][0];
     assert_eq!(best["tokens"], replaced["hypotheses"][0]["tokens"]);
-    let unknown = best["tokens"].as_array().unwrap().iter().position(|piece| piece == "<unk>").unwrap();
+    let unknown =
+        best["tokens"].as_array().unwrap().iter().position(|piece| piece == "<unk>").unwrap();
     let source = best["alignment"][unknown][0].as_u64().unwrap() as usize;
     // The words by the first of their pieces.
     let pieces = run(&["tokenize", sentence]).ok();
-    let n_words = pieces.split_whitespace().take(source + 1).filter(|piece| piece.starts_with('\u{2581}')).count();
-    let word = sentence.split_whitespace().nth(n_words - 1).unwrap().trim_matches(|c: char| c.is_ascii_punctuation());
+    let n_words = pieces
+        .split_whitespace()
+        .take(source + 1)
+        .filter(|piece| piece.starts_with('\u{2581}'))
+        .count();
+    let word = sentence
+        .split_whitespace()
+        .nth(n_words - 1)
+        .unwrap()
+        .trim_matches(|c: char| c.is_ascii_punctuation());
     let text = replaced["text"].as_str().unwrap();
-    assert!(text.starts_with(&format!("Ein {word} f\u{e4}hrt")) && !plain["text"].as_str().unwrap().contains(word), "{text} {plain}");
+    assert!(
+        text.starts_with(&format!("Ein {word} f\u{e4}hrt"))
+            && !plain["text"].as_str().unwrap().contains(word),
+        "{text} {plain}"
+    );
 }

@@ -25,7 +25,13 @@ pub(super) fn of_module(path: &str, config: &Config) -> String {
         };
         format!("softmax({}{bias} + mask) V", capped(scores, config.caps.scores))
     };
-    let linear = |product: &str, bias: &str| if config.biases != Biases::None { format!("{product} + {bias}") } else { product.to_owned() };
+    let linear = |product: &str, bias: &str| {
+        if config.biases != Biases::None {
+            format!("{product} + {bias}")
+        } else {
+            product.to_owned()
+        }
+    };
     match name {
         "self_attn" | "encoder_attn" => attention(),
         "q_proj" => format!("Q = {}, divided into heads", linear("x Wᵀ", "b")),
@@ -34,14 +40,18 @@ pub(super) fn of_module(path: &str, config: &Config) -> String {
         "out_proj" => format!("concatenated heads, {}", linear("x Wᵀ", "b")),
         "fc1" => linear("x W₁ᵀ", "b₁"),
         "fc_gate" => linear("x Vᵀ", "c"),
-        "activation_fn" if config.gated => format!("h = {}, times the gate", activation(config.activation)),
+        "activation_fn" if config.gated => {
+            format!("h = {}, times the gate", activation(config.activation))
+        }
         "activation_fn" => format!("h = {}", activation(config.activation)),
         "fc2" => linear("h W₂ᵀ", "b₂"),
         "layers" => "x ← layer(x) for each layer".to_owned(),
         "embed_tokens" | "shared" if config.scale_embedding => "E[ids] · √d_model".to_owned(),
         "embed_tokens" | "shared" => "E[ids]".to_owned(),
         "embed_positions" => match config.positions {
-            Positions::Sinusoidal(_) | Positions::Counted => "x + P, with sines and cosines of pos / 10000^(2i/d_model)".to_owned(),
+            Positions::Sinusoidal(_) | Positions::Counted => {
+                "x + P, with sines and cosines of pos / 10000^(2i/d_model)".to_owned()
+            }
             _ => "x + P[positions]".to_owned(),
         },
         _ if name.ends_with("layer_norm") || name == "layernorm_embedding" => {
@@ -56,9 +66,16 @@ pub(super) fn of_module(path: &str, config: &Config) -> String {
         "lm_head" if config.output_bias => "logits = x Wᵀ + b".to_owned(),
         "lm_head" => format!("logits = {}", capped("x Wᵀ".to_owned(), config.caps.logits)),
         "encoder" => "hidden states of the source".to_owned(),
-        "decoder" => "logits of the next token from the previous tokens and the source's hidden states".to_owned(),
+        "decoder" => {
+            "logits of the next token from the previous tokens and the source's hidden states"
+                .to_owned()
+        }
         _ if name.bytes().all(|byte| byte.is_ascii_digit()) => {
-            let cross = if path.starts_with("decoder") { format!(", {}", sublayer("CrossAttention")) } else { String::new() };
+            let cross = if path.starts_with("decoder") {
+                format!(", {}", sublayer("CrossAttention"))
+            } else {
+                String::new()
+            };
             format!("{}{cross}, {}", sublayer("SelfAttention"), sublayer("FFN"))
         }
         _ => String::new(),

@@ -1,7 +1,9 @@
-//! The comparison of a lower precision with f32: the same model is exported in f32 to a temporary folder and run by the same engine.
+//! The comparison of a lower precision with f32: the same model is exported in f32 to a temporary
+//! folder and run by the same engine.
 //!
-//! Both run greedy search along the f32 model's translations. If a text is given, both translate it, and BLEU is compared. Batches,
-//! and so results, depend only on the text, not on the number of workers.
+//! Both run greedy search along the f32 model's translations. If a text is given, both translate
+//! it, and BLEU is compared. Batches, and so results, depend only on the text, not on the number of
+//! workers.
 
 use super::graphs::joined;
 use super::tokenizer::ChosenTokenizer;
@@ -9,14 +11,14 @@ use super::{Export, ExportEvent};
 use crate::sentences;
 use cognate_export::{Existing, Folder, Staged};
 use cognate_folder::{
-    BleuComparison, GENERATION_CONFIG, Manifest, ModelSource, Precision, Quality, StepsComparison, VectorComparison, f32_programs,
-    read_if_there, write_programs,
+    BleuComparison, GENERATION_CONFIG, Manifest, ModelSource, Precision, Quality, StepsComparison,
+    VectorComparison, f32_programs, read_if_there, write_programs,
 };
 use cognate_generate::{Decoder, Hypothesis, Settings, generate, greedy_choices};
 use cognate_model::{Attentions, Front, Layout, Parts};
 use cognate_pipeline::{
-    BatchLimit, EncodedSource, Error, ErrorKind, LoadOptions, LoadedEncoder, LoadedModel, Notice, Part, Result, SourceEncoder,
-    TargetNaming, in_batches,
+    BatchLimit, EncodedSource, Error, ErrorKind, LoadOptions, LoadedEncoder, LoadedModel, Notice,
+    Part, Result, SourceEncoder, TargetNaming, in_batches,
 };
 use cognate_runtime::{Device, Engine};
 use cognate_text::{corpus_bleu, read_lines};
@@ -55,7 +57,9 @@ impl ComparisonText {
         let read = |path: &Path| {
             let place = path.display();
             if path.is_dir() {
-                return Err(input(format!("{place}: is a folder; expected a text file, one sentence a line")));
+                return Err(input(format!(
+                    "{place}: is a folder; expected a text file, one sentence a line"
+                )));
             }
             let lines = read_lines(path)?;
             match lines.iter().all(|line| line.trim().is_empty()) {
@@ -87,28 +91,45 @@ impl Export {
     /// If it has no tokenizer, needs a language, or no engine runs it.
     pub fn check_comparison(&self) -> Result<()> {
         let (tokenizer, _) = ChosenTokenizer::of(&self.source, &self.model, &self.languages)?;
-        let (ModelSource::Checkpoint(folder), Some(tokenizer)) = (&self.source, &tokenizer.tokenizer) else {
-            let message = format!("{}: has no tokenizer, so text cannot be translated", self.source);
+        let (ModelSource::Checkpoint(folder), Some(tokenizer)) =
+            (&self.source, &tokenizer.tokenizer)
+        else {
+            let message =
+                format!("{}: has no tokenizer, so text cannot be translated", self.source);
             return Err(Error::new(ErrorKind::Input, message));
         };
         if self.model.config().parts == Parts::Decoder {
-            return Err(Error::new(ErrorKind::Input, format!("{}: a decoder alone translates no text; leave it out", self.source)));
+            return Err(Error::new(
+                ErrorKind::Input,
+                format!("{}: a decoder alone translates no text; leave it out", self.source),
+            ));
         }
         if self.model.config().require_decoder().is_err() {
-            return Err(Error::new(ErrorKind::Input, format!("{}: an encoder alone translates no text; leave it out", self.source)));
+            return Err(Error::new(
+                ErrorKind::Input,
+                format!("{}: an encoder alone translates no text; leave it out", self.source),
+            ));
         }
         if self.model.config().front != Front::Tokens {
-            return Err(Error::new(ErrorKind::Input, format!("{}: the model reads no text; leave it out", self.source)));
+            return Err(Error::new(
+                ErrorKind::Input,
+                format!("{}: the model reads no text; leave it out", self.source),
+            ));
         }
         let generation = read_if_there(&folder.join(GENERATION_CONFIG))?;
-        let settings = Settings::from_json(self.model.config_json(), generation.as_deref(), self.model.config())?;
+        let settings = Settings::from_json(
+            self.model.config_json(),
+            generation.as_deref(),
+            self.model.config(),
+        )?;
         TargetNaming::of(self.model.config_json(), tokenizer, &settings)?.check(folder)?;
         engine(self.written_layout()?).open(Device::Cpu)?;
         Ok(())
     }
 
-    /// Compares the export in `out` with one in f32, and stores the result in its `cognate.json`. The result is `None` for an export in
-    /// f32, and if the model cannot read any bundled sentence.
+    /// Compares the export in `out` with one in f32, and stores the result in its `cognate.json`.
+    /// The result is `None` for an export in f32, and if the model cannot read any bundled
+    /// sentence.
     ///
     /// # Errors
     /// If the model cannot translate, or an engine fails.
@@ -120,7 +141,9 @@ impl Export {
     ) -> Result<(Option<Quality>, Vec<Notice>)> {
         let (tokenizer, _) = ChosenTokenizer::of(&self.source, &self.model, &self.languages)?;
         let reads_text = self.model.config().front == Front::Tokens;
-        if self.precision == Precision::F32 || !(text.is_given() || reads_text && tokenizer.tokenizer.is_some()) {
+        if self.precision == Precision::F32
+            || !(text.is_given() || reads_text && tokenizer.tokenizer.is_some())
+        {
             return Ok((None, Vec::new()));
         }
         let (quality, notices) = match self.model.config().require_decoder() {
@@ -143,7 +166,8 @@ impl Export {
     ) -> Result<(Option<Quality>, Vec<Notice>)> {
         let layout = self.written_layout()?;
         let one = NonZeroUsize::MIN;
-        let workers = if text.is_given() { thread::available_parallelism().unwrap_or(one) } else { one };
+        let workers =
+            if text.is_given() { thread::available_parallelism().unwrap_or(one) } else { one };
         let threads = (workers > one).then_some(one);
         let options = LoadOptions {
             engine: engine(layout),
@@ -158,10 +182,20 @@ impl Export {
                 (settings.sampling, settings.num_return_sequences) = (None, 1);
                 Ok(settings)
             };
-            LoadedModel::open(ModelSource::Exported(folder.into()), &options, Attentions::Omit, deterministic)
+            LoadedModel::open(
+                ModelSource::Exported(folder.into()),
+                &options,
+                Attentions::Omit,
+                deterministic,
+            )
         };
 
-        let failed = |error| Error::new(ErrorKind::Folder, format!("a temporary folder for the export in f32: {error}"));
+        let failed = |error| {
+            Error::new(
+                ErrorKind::Folder,
+                format!("a temporary folder for the export in f32: {error}"),
+            )
+        };
         let temporary = Staged::temporary().map_err(failed)?;
         let folder = temporary.path().join("f32");
         self.write_in_f32(&folder, layout, tokenizer)?;
@@ -175,13 +209,23 @@ impl Export {
         }
         let num_beams = single.settings().num_beams;
         let mut run = |model: &LoadedModel, precision: &str, work: &Work<'_>| {
-            events(ExportEvent::Translating { precision, engine: model.engine(), bytes: lines.bytes.iter().sum() });
-            let lengths: Vec<_> = lines.sources.iter().map(Vec::len).collect();
-            let found = in_batches(model, &lengths, BatchLimit::tokens(BATCH_TOKENS / num_beams.max(1)), work, |batch, found: &[Found]| {
-                let tokens = found.iter().map(|(_, choices)| choices.len()).sum();
-                let bytes = batch.iter().map(|&index| lines.bytes[index]).sum();
-                events(ExportEvent::Translated { sentences: batch.len(), tokens, bytes });
+            events(ExportEvent::Translating {
+                precision,
+                engine: model.engine(),
+                bytes: lines.bytes.iter().sum(),
             });
+            let lengths: Vec<_> = lines.sources.iter().map(Vec::len).collect();
+            let found = in_batches(
+                model,
+                &lengths,
+                BatchLimit::tokens(BATCH_TOKENS / num_beams.max(1)),
+                work,
+                |batch, found: &[Found]| {
+                    let tokens = found.iter().map(|(_, choices)| choices.len()).sum();
+                    let bytes = batch.iter().map(|&index| lines.bytes[index]).sum();
+                    events(ExportEvent::Translated { sentences: batch.len(), tokens, bytes });
+                },
+            );
             events(ExportEvent::Finished);
             found
         };
@@ -189,7 +233,10 @@ impl Export {
             let sources = lines.sources(chosen);
             let hypotheses = generate(decoder, &sources, single.settings())?;
             let choices = match num_beams {
-                0 | 1 => hypotheses.iter().map(|hypothesis| own_choices(hypothesis, single.settings())).collect(),
+                0 | 1 => hypotheses
+                    .iter()
+                    .map(|hypothesis| own_choices(hypothesis, single.settings()))
+                    .collect(),
                 _ => greedy_choices(decoder, &sources, &hypotheses, single.settings())?,
             };
             Ok(hypotheses.into_iter().map(Some).zip(choices).collect())
@@ -201,10 +248,13 @@ impl Export {
         let lower = load(out)?;
         let found = run(&lower, self.precision.name(), &|decoder, chosen| {
             let sources = lines.sources(chosen);
-            let hypotheses: Vec<_> = chosen.iter().filter_map(|&index| expected[index].0.clone()).collect();
+            let hypotheses: Vec<_> =
+                chosen.iter().filter_map(|&index| expected[index].0.clone()).collect();
             let choices = greedy_choices(decoder, &sources, &hypotheses, lower.settings())?;
             let hypotheses = match text.is_given() {
-                true => generate(decoder, &sources, lower.settings())?.into_iter().map(Some).collect(),
+                true => {
+                    generate(decoder, &sources, lower.settings())?.into_iter().map(Some).collect()
+                }
                 false => vec![None; sources.len()],
             };
             Ok(hypotheses.into_iter().zip(choices).collect())
@@ -212,9 +262,19 @@ impl Export {
         let bleu = match &text.0 {
             Text::Own => None,
             Text::Given { names: [source, reference], references, .. } => {
-                let (single, lower) = (corpus_bleu(&in_f32, references)?, corpus_bleu(&lines.texts(&lower, &found)?, references)?);
-                let (source, reference, signature) = (source.clone(), reference.clone(), single.signature);
-                Some(BleuComparison { source, reference, f32: single.score, exported: lower.score, signature })
+                let (single, lower) = (
+                    corpus_bleu(&in_f32, references)?,
+                    corpus_bleu(&lines.texts(&lower, &found)?, references)?,
+                );
+                let (source, reference, signature) =
+                    (source.clone(), reference.clone(), single.signature);
+                Some(BleuComparison {
+                    source,
+                    reference,
+                    f32: single.score,
+                    exported: lower.score,
+                    signature,
+                })
             }
         };
         let method = match num_beams {
@@ -222,29 +282,64 @@ impl Export {
             beams => format!("beam {beams}"),
         };
         let steps = compare_steps(&expected, &found, &ends);
-        Ok((Some(Quality { engine: lower.engine().into(), method, sentences: lines.n_lines, steps, vectors: None, bleu }), notices))
+        Ok((
+            Some(Quality {
+                engine: lower.engine().into(),
+                method,
+                sentences: lines.n_lines,
+                steps,
+                vectors: None,
+                bleu,
+            }),
+            notices,
+        ))
     }
 
     /// Compares the vectors of an encoder alone.
-    fn measure_vectors(&self, out: &Path, tokenizer: &ChosenTokenizer, events: &mut dyn FnMut(ExportEvent<'_>)) -> Result<Quality> {
+    fn measure_vectors(
+        &self,
+        out: &Path,
+        tokenizer: &ChosenTokenizer,
+        events: &mut dyn FnMut(ExportEvent<'_>),
+    ) -> Result<Quality> {
         let layout = self.written_layout()?;
-        let failed = |error| Error::new(ErrorKind::Folder, format!("a temporary folder for the export in f32: {error}"));
+        let failed = |error| {
+            Error::new(
+                ErrorKind::Folder,
+                format!("a temporary folder for the export in f32: {error}"),
+            )
+        };
         let temporary = Staged::temporary().map_err(failed)?;
         let folder = temporary.path().join("f32");
         self.write_in_f32(&folder, layout, tokenizer)?;
         // Sentences by which f16 was tuned would flatter it.
         let texts: Vec<_> = sentences::VERIFICATION.iter().chain(&sentences::COMPARISON).collect();
-        let options = LoadOptions { engine: engine(layout), workers: Some(NonZeroUsize::MIN), ..LoadOptions::default() };
+        let options = LoadOptions {
+            engine: engine(layout),
+            workers: Some(NonZeroUsize::MIN),
+            ..LoadOptions::default()
+        };
         let mut engine = String::new();
         let mut read = |folder: &Path| {
-            let model = LoadedEncoder::open(ModelSource::Exported(folder.into()), &options, Part::Whole)?;
+            let model =
+                LoadedEncoder::open(ModelSource::Exported(folder.into()), &options, Part::Whole)?;
             engine = model.engine().into();
             events(ExportEvent::Stage(&format!("vectors on {engine}")));
             model.vectors(&texts)
         };
         let (single, lower) = (read(&folder)?, read(out)?);
-        let (steps, vectors) = (StepsComparison { steps: 0, equal: 0 }, VectorComparison::of(single.iter().zip(&lower)));
-        Ok(Quality { engine, method: "vectors".into(), sentences: texts.len(), steps, vectors: Some(vectors), bleu: None })
+        let (steps, vectors) = (
+            StepsComparison { steps: 0, equal: 0 },
+            VectorComparison::of(single.iter().zip(&lower)),
+        );
+        Ok(Quality {
+            engine,
+            method: "vectors".into(),
+            sentences: texts.len(),
+            steps,
+            vectors: Some(vectors),
+            bleu: None,
+        })
     }
 
     /// Writes the same export in f32.
@@ -262,14 +357,19 @@ impl Export {
     /// The text as tokens.
     fn lines(&self, text: &ComparisonText, model: &LoadedModel) -> Result<(Lines, Option<Notice>)> {
         let encoder = SourceEncoder::new(model.tokenizer(), model.config(), model.settings());
-        let mut lines = Lines { n_lines: 0, places: Vec::new(), sources: Vec::new(), bytes: Vec::new() };
+        let mut lines =
+            Lines { n_lines: 0, places: Vec::new(), sources: Vec::new(), bytes: Vec::new() };
         match &text.0 {
             Text::Own => {
                 // Sentences by which f16 was tuned would flatter it.
-                let tuning = if self.precision == Precision::F16 { &[][..] } else { &sentences::TUNING };
-                for text in sentences::VERIFICATION.iter().chain(tuning).chain(&sentences::COMPARISON) {
+                let tuning =
+                    if self.precision == Precision::F16 { &[][..] } else { &sentences::TUNING };
+                for text in
+                    sentences::VERIFICATION.iter().chain(tuning).chain(&sentences::COMPARISON)
+                {
                     // A small vocabulary may lack some words.
-                    if let Ok(EncodedSource::Tokens { ids, cut_from: None }) = encoder.encode(text) {
+                    if let Ok(EncodedSource::Tokens { ids, cut_from: None }) = encoder.encode(text)
+                    {
                         lines.push(lines.n_lines, text, ids);
                         lines.n_lines += 1;
                     }
@@ -280,14 +380,17 @@ impl Export {
                 lines.n_lines = sources.len();
                 let mut n_cut = 0;
                 for (place, text) in sources.iter().enumerate() {
-                    let encoded = encoder.encode(text).map_err(|error| error.at(format_args!("{}: line {}", names[0], place + 1)))?;
+                    let encoded = encoder.encode(text).map_err(|error| {
+                        error.at(format_args!("{}: line {}", names[0], place + 1))
+                    })?;
                     // An empty line gives an empty line.
                     if let EncodedSource::Tokens { ids, cut_from } = encoded {
                         n_cut += usize::from(cut_from.is_some());
                         lines.push(place, text, ids);
                     }
                 }
-                let (file, n_lines, limit) = (names[0].clone(), lines.n_lines, encoder.max_tokens());
+                let (file, n_lines, limit) =
+                    (names[0].clone(), lines.n_lines, encoder.max_tokens());
                 Ok((lines, (n_cut > 0).then_some(Notice::LinesCut { file, n_cut, n_lines, limit })))
             }
         }
@@ -329,7 +432,8 @@ impl Lines {
         let mut texts = vec![String::new(); self.n_lines];
         for (&place, (hypothesis, _)) in self.places.iter().zip(found) {
             if let Some(hypothesis) = hypothesis {
-                texts[place] = model.tokenizer().decode(&hypothesis.tokens)?.replace(['\n', '\r'], " ");
+                texts[place] =
+                    model.tokenizer().decode(&hypothesis.tokens)?.replace(['\n', '\r'], " ");
             }
         }
         Ok(texts)
@@ -350,7 +454,11 @@ fn own_choices(hypothesis: &Hypothesis, settings: &Settings) -> Vec<i64> {
 
 /// Compares choices; any end token is as good as another.
 fn compare_steps(expected: &[Found], found: &[Found], ends: &[i64]) -> StepsComparison {
-    let pairs = expected.iter().zip(found).flat_map(|((_, expected), (_, found))| expected.iter().zip(found));
-    let is_equal = |(one, other): &(&i64, &i64)| one == other || (ends.contains(one) && ends.contains(other));
+    let pairs = expected
+        .iter()
+        .zip(found)
+        .flat_map(|((_, expected), (_, found))| expected.iter().zip(found));
+    let is_equal =
+        |(one, other): &(&i64, &i64)| one == other || (ends.contains(one) && ends.contains(other));
     StepsComparison { steps: pairs.clone().count(), equal: pairs.filter(is_equal).count() }
 }

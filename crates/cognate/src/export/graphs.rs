@@ -2,7 +2,9 @@
 
 use super::{Export, ExportEvent};
 use crate::sentences::{self, Encoded};
-use cognate_folder::{Calibration, GENERATION_CONFIG, KeptInF32, ModelSource, Precision, f32_programs, read_if_there};
+use cognate_folder::{
+    Calibration, GENERATION_CONFIG, KeptInF32, ModelSource, Precision, f32_programs, read_if_there,
+};
 use cognate_generate::{SearchLimits, Settings, search_program};
 use cognate_graph::{Bits, Blocks, Program, Steps};
 use cognate_model::Layout;
@@ -33,32 +35,56 @@ impl From<Vec<Program>> for Graphs {
 }
 
 /// The graphs of an export, whose `generation_config.json` is `generation`.
-pub(super) fn graphs(export: &Export, layout: Layout, generation: Option<&str>, events: &mut dyn FnMut(ExportEvent<'_>)) -> Result<Graphs> {
+pub(super) fn graphs(
+    export: &Export,
+    layout: Layout,
+    generation: Option<&str>,
+    events: &mut dyn FnMut(ExportEvent<'_>),
+) -> Result<Graphs> {
     let mut graphs = parts(export, layout, events)?;
     graphs.programs = joined(export, layout, graphs.programs, generation)?;
     Ok(graphs)
 }
 
 /// The programs of a layout, those of [`Layout::Generate`] joined to one.
-pub(super) fn joined(export: &Export, layout: Layout, programs: Vec<Program>, generation: Option<&str>) -> Result<Vec<Program>> {
+pub(super) fn joined(
+    export: &Export,
+    layout: Layout,
+    programs: Vec<Program>,
+    generation: Option<&str>,
+) -> Result<Vec<Program>> {
     let (model, sizes) = (&export.model, export.sizes(layout)?);
-    let (Layout::Generate, [encoder, step]) = (layout, programs.as_slice()) else { return Ok(programs) };
+    let (Layout::Generate, [encoder, step]) = (layout, programs.as_slice()) else {
+        return Ok(programs);
+    };
     let settings = Settings::from_json(model.config_json(), generation, model.config())?;
     let limits = SearchLimits { positions: model.config().max_positions, sizes };
     Ok(vec![search_program([encoder, step], &settings, limits)?])
 }
 
-fn parts(export: &Export, layout: Layout, events: &mut dyn FnMut(ExportEvent<'_>)) -> Result<Graphs> {
+fn parts(
+    export: &Export,
+    layout: Layout,
+    events: &mut dyn FnMut(ExportEvent<'_>),
+) -> Result<Graphs> {
     let blocks = |bits| {
         let size = export.block_size.unwrap_or(BLOCK_SIZE);
-        in_integers(export, layout, quantize::Options::Blocks { blocks: Blocks { bits, size }, output: LOGITS })
+        in_integers(
+            export,
+            layout,
+            quantize::Options::Blocks { blocks: Blocks { bits, size }, output: LOGITS },
+        )
     };
     let columns = |steps| {
-        let unscaled = (layout == Layout::SharedCache && export.model.config().require_decoder().is_ok()).then_some([LOGITS, LOGITS_SCALE]);
+        let unscaled = (layout == Layout::SharedCache
+            && export.model.config().require_decoder().is_ok())
+        .then_some([LOGITS, LOGITS_SCALE]);
         in_integers(export, layout, quantize::Options::Columns { steps, unscaled })
     };
     match export.precision {
-        Precision::F32 => Ok(f32_programs(&export.model, layout, export.attention_outputs(layout))?.into()),
+        Precision::F32 => {
+            Ok(f32_programs(&export.model, layout, export.attention_outputs(layout))?.into())
+        }
         Precision::F16 if layout == Layout::SharedCache => {
             let message = "ONNX Runtime's attention to shared caches computes in f32, found f16; leave out target ort";
             Err(Error::wrong_option("precision", message))
@@ -74,7 +100,8 @@ fn parts(export: &Export, layout: Layout, events: &mut dyn FnMut(ExportEvent<'_>
 
 fn bfloat16(export: &Export, layout: Layout) -> Result<Vec<Program>> {
     let programs = export.model.programs(layout, export.attention_outputs(layout))?;
-    let made = programs.iter().map(|program| in_bfloat16(&fuse(program)?)).collect::<Result<Vec<_>, _>>();
+    let made =
+        programs.iter().map(|program| in_bfloat16(&fuse(program)?)).collect::<Result<Vec<_>, _>>();
     Ok(made.map_err(cognate_model::Error::from)?)
 }
 
@@ -85,16 +112,26 @@ fn in_integers(export: &Export, layout: Layout, options: quantize::Options<'_>) 
         // In blocks a weight shares its integers with the table of tokens.
         quantize::Options::Blocks { .. } => fuse(program),
     };
-    let fused = programs.iter().map(prepare).collect::<Result<Vec<_>, _>>().map_err(cognate_model::Error::from)?;
+    let fused = programs
+        .iter()
+        .map(prepare)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(cognate_model::Error::from)?;
     let failed = |error| Error::new(ErrorKind::Engine, error);
     Ok(quantize(&fused.iter().collect::<Vec<_>>(), options).map_err(failed)?.into())
 }
 
-fn half(export: &Export, layout: Layout, events: &mut dyn FnMut(ExportEvent<'_>)) -> Result<Graphs> {
+fn half(
+    export: &Export,
+    layout: Layout,
+    events: &mut dyn FnMut(ExportEvent<'_>),
+) -> Result<Graphs> {
     let model = &export.model;
     if model.config().require_decoder().is_err() {
         let sentences = match &export.source {
-            ModelSource::Checkpoint(folder) => sentences::encode_alone(folder, model.config())?.tuning,
+            ModelSource::Checkpoint(folder) => {
+                sentences::encode_alone(folder, model.config())?.tuning
+            }
             ModelSource::Preset(_) | ModelSource::Exported(_) | ModelSource::File(_) => Vec::new(),
         };
         let form = Form { layout, attentions: export.attention_outputs(layout) };
@@ -105,14 +142,23 @@ fn half(export: &Export, layout: Layout, events: &mut dyn FnMut(ExportEvent<'_>)
         ModelSource::Checkpoint(folder) => Some(folder),
         ModelSource::Preset(_) | ModelSource::Exported(_) | ModelSource::File(_) => None,
     };
-    let generation = folder.map(|folder| read_if_there(&folder.join(GENERATION_CONFIG))).transpose()?.flatten();
-    let mut settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
+    let generation =
+        folder.map(|folder| read_if_there(&folder.join(GENERATION_CONFIG))).transpose()?.flatten();
+    let mut settings =
+        Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
     let encoded = match folder {
-        Some(folder) => sentences::encode(folder, model.config(), &export.languages, &mut settings)?,
+        Some(folder) => {
+            sentences::encode(folder, model.config(), &export.languages, &mut settings)?
+        }
         None => Encoded { verification: Vec::new(), tuning: Vec::new(), notices: Vec::new() },
     };
     let form = Form { layout, attentions: export.attention_outputs(layout) };
-    let sample = Sample { sentences: encoded.tuning, held_out: encoded.verification, settings, seed: sentences::SEED };
+    let sample = Sample {
+        sentences: encoded.tuning,
+        held_out: encoded.verification,
+        settings,
+        seed: sentences::SEED,
+    };
     let made = in_half(model, form, &sample, |stage| events(ExportEvent::Stage(stage)))?;
     let (kept_in_f32, calibration) = (KeptInF32::of(&made.kept), Some(made.calibration));
     Ok(Graphs { kept_in_f32, calibration, notices: encoded.notices, ..made.programs.into() })

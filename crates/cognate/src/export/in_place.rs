@@ -7,7 +7,10 @@ use super::tokenizer::ChosenTokenizer;
 use super::{Export, Exported, file_name, weights_files};
 use cognate_export::Additions;
 use cognate_folder::Precision;
-use cognate_folder::{GENERATED, GraphSummary, Manifest, ModelSource, Origin, Stamp, tokenizer_bytes, write_graphs_in_place};
+use cognate_folder::{
+    GENERATED, GraphSummary, Manifest, ModelSource, Origin, Stamp, tokenizer_bytes,
+    write_graphs_in_place,
+};
 use cognate_model::{Layout, Model};
 use cognate_pipeline::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
@@ -15,18 +18,20 @@ use std::path::Path;
 use std::thread;
 
 /// All files of such an export.
-const FILES: [&str; 6] = ["encoder.onnx", "decoder.onnx", "generate.onnx", "model.onnx", GENERATED, Manifest::FILE];
+const FILES: [&str; 6] =
+    ["encoder.onnx", "decoder.onnx", "generate.onnx", "model.onnx", GENERATED, Manifest::FILE];
 
-/// The maximum size of tokenizers that are checked: reading one of 250,000 pieces takes longer than the export, and a verification
-/// reads it too.
+/// The maximum size of tokenizers that are checked: reading one of 250,000 pieces takes longer than
+/// the export, and a verification reads it too.
 const QUICKLY_READ: u64 = 2_000_000;
 
 impl Export {
-    /// Writes the graphs into the checkpoint's folder, in the layout [`Layout::Cognate`] or [`Layout::Generate`] and f32; they refer to its weights, which are neither
-    /// copied nor read.
+    /// Writes the graphs into the checkpoint's folder, in the layout [`Layout::Cognate`] or
+    /// [`Layout::Generate`] and f32; they refer to its weights, which are neither copied nor read.
     ///
     /// # Errors
-    /// If the source is not a checkpoint with weights in f32, an option contradicts this form, or a file cannot be written.
+    /// If the source is not a checkpoint with weights in f32, an option contradicts this form, or a
+    /// file cannot be written.
     pub fn write_in_place(&self) -> Result<Exported> {
         let wrong = |message: String| Err(Error::wrong_option("in_place", message));
         if self.precision != Precision::F32 {
@@ -37,7 +42,10 @@ impl Export {
             return Err(Error::wrong_option("precision", message));
         }
         let ModelSource::Checkpoint(checkpoint) = &self.source else {
-            return wrong(format!("{} has no weights file for graphs to point into; leave it out and name a folder to write", self.source));
+            return wrong(format!(
+                "{} has no weights file for graphs to point into; leave it out and name a folder to write",
+                self.source
+            ));
         };
         let layout = self.written_layout()?;
         if self.sizes(layout)?.is_some() {
@@ -52,7 +60,10 @@ impl Export {
             return wrong("writes no graph of texts; write a folder instead".into());
         }
         if self.languages.is_chosen() {
-            return wrong("the checkpoint's files stay as they are; give languages to `cognate translate`".into());
+            return wrong(
+                "the checkpoint's files stay as they are; give languages to `cognate translate`"
+                    .into(),
+            );
         }
         if self.force {
             refuse_foreign(checkpoint)?;
@@ -62,7 +73,9 @@ impl Export {
         let name = self.source.name();
         let notice = thread::scope(|scope| {
             let is_quick = tokenizer_bytes(checkpoint) <= QUICKLY_READ;
-            let check = is_quick.then(|| scope.spawn(|| ChosenTokenizer::of(&self.source, &self.model, &self.languages)));
+            let check = is_quick.then(|| {
+                scope.spawn(|| ChosenTokenizer::of(&self.source, &self.model, &self.languages))
+            });
             let programs = self.model.programs(layout, self.attention_outputs(layout))?;
             let generation = self.generation_text(&ChosenTokenizer::default())?;
             let programs = joined(self, layout, programs, generation.as_deref())?;
@@ -74,21 +87,31 @@ impl Export {
             }
         })?;
         let origin = Origin::CheckpointInPlace { name, files: stamps(&self.model)? };
-        let summaries = GraphSummary::of_folder(folder.path(), &layout.files_of(self.model.config().parts))?;
-        let manifest = Manifest::new(origin, self.model.parameters(), layout, summaries, folder.hashes());
+        let summaries =
+            GraphSummary::of_folder(folder.path(), &layout.files_of(self.model.config().parts))?;
+        let manifest =
+            Manifest::new(origin, self.model.parameters(), layout, summaries, folder.hashes());
         folder.write(Manifest::FILE, manifest.to_json().as_bytes())?;
         let notices = self.notices.iter().cloned().chain(notice).collect();
         Ok(Exported { files: folder.commit()?, manifest, notices })
     }
 }
 
-/// Fails if a file to replace was not written by an export in place, which always writes a manifest.
+/// Fails if a file to replace was not written by an export in place, which always writes a
+/// manifest.
 fn refuse_foreign(checkpoint: &Path) -> Result<()> {
-    let Some(taken) = FILES.iter().map(|file| checkpoint.join(file)).find(|path| path.symlink_metadata().is_ok()) else { return Ok(()) };
+    let Some(taken) =
+        FILES.iter().map(|file| checkpoint.join(file)).find(|path| path.symlink_metadata().is_ok())
+    else {
+        return Ok(());
+    };
     if Manifest::is_in_place(checkpoint)? {
         return Ok(());
     }
-    let message = format!("{}: not written by an export in place; move it away, or export to a folder of its own", taken.display());
+    let message = format!(
+        "{}: not written by an export in place; move it away, or export to a folder of its own",
+        taken.display()
+    );
     Err(Error::new(ErrorKind::Folder, message))
 }
 

@@ -53,7 +53,12 @@ impl Readme<'_> {
     }
 
     /// The rows of all inputs or outputs, then those of the weights.
-    fn table(&self, f: &mut fmt::Formatter<'_>, rows: impl Iterator<Item = (String, String)>, weights: &[(&str, &str)]) -> fmt::Result {
+    fn table(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        rows: impl Iterator<Item = (String, String)>,
+        weights: &[(&str, &str)],
+    ) -> fmt::Result {
         writeln!(f, "| name | type and shape | meaning |\n| --- | --- | --- |")?;
         for (name, ty) in rows {
             if let Some(meaning) = self.meaning(&name) {
@@ -68,7 +73,8 @@ impl Readme<'_> {
 
     /// The learned weights with the checkpoint's names.
     fn learned(&self) -> impl Iterator<Item = &StoredTensor> {
-        let is_input = |tensor: &&StoredTensor| self.graph.inputs().any(|(_, node)| node.name == tensor.name);
+        let is_input =
+            |tensor: &&StoredTensor| self.graph.inputs().any(|(_, node)| node.name == tensor.name);
         self.stored.iter().filter(is_input)
     }
 }
@@ -103,7 +109,9 @@ impl fmt::Display for Readme<'_> {
             optimiser.betas[1],
             optimiser.epsilon,
             optimiser.weight_decay,
-            optimiser.clip_norm.map_or("not clipped".into(), |limit| format!("clipped to the norm {limit}")),
+            optimiser
+                .clip_norm
+                .map_or("not clipped".into(), |limit| format!("clipped to the norm {limit}")),
         )?;
         writeln!(f, "## Inputs\n\n`batch`, `src` and `tgt` can differ between steps.\n")?;
         let inputs = graph.inputs().map(|(_, node)| (node.name.clone(), node.ty.to_string()));
@@ -117,7 +125,10 @@ impl fmt::Display for Readme<'_> {
             ],
         )?;
         writeln!(f, "## Outputs\n")?;
-        let outputs = graph.outputs().iter().map(|output| (output.name.clone(), graph.node(output.node).ty.to_string()));
+        let outputs = graph
+            .outputs()
+            .iter()
+            .map(|output| (output.name.clone(), graph.node(output.node).ty.to_string()));
         self.table(
             f,
             outputs,

@@ -15,7 +15,10 @@ fn batches_keep_to_the_budget() {
     for (lengths, budget, expected) in cases {
         assert_eq!(batches(&lengths, BatchLimit::tokens(budget)), expected, "{lengths:?} {budget}");
     }
-    assert_eq!(batches(&[2, 3, 4], BatchLimit { tokens: 100, sentences: 2 }), [vec![2, 1], vec![0]]);
+    assert_eq!(
+        batches(&[2, 3, 4], BatchLimit { tokens: 100, sentences: 2 }),
+        [vec![2, 1], vec![0]]
+    );
 }
 
 #[test]

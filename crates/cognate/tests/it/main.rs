@@ -8,15 +8,16 @@ mod images;
 mod manifest;
 
 use cognate::{
-    DecodingOptions, Engine, ErrorKind, Export, Layout, Line, LoadOptions, Notice, Target, Translator, TranslatorOptions, VerifyOptions,
-    Warning, verify,
+    DecodingOptions, Engine, ErrorKind, Export, Layout, Line, LoadOptions, Notice, Target,
+    Translator, TranslatorOptions, VerifyOptions, Warning, verify,
 };
 use cognate_testing::bundled_checkpoint;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::thread;
 
-const SENTENCES: [&str; 4] = ["A man is riding a bicycle.", "", "Two dogs are playing in the snow.", "Hello!"];
+const SENTENCES: [&str; 4] =
+    ["A man is riding a bicycle.", "", "Two dogs are playing in the snow.", "Hello!"];
 const TRANSLATIONS: [&str; 2] = ["Ein Mann fährt Fahrrad.", "Zwei Hunde spielen im Schnee."];
 
 fn on_tract() -> LoadOptions {
@@ -24,15 +25,25 @@ fn on_tract() -> LoadOptions {
 }
 
 fn texts(translator: &Translator) -> Vec<String> {
-    translator.translate(&SENTENCES).unwrap().into_iter().map(|translation| translation.text).collect()
+    translator
+        .translate(&SENTENCES)
+        .unwrap()
+        .into_iter()
+        .map(|translation| translation.text)
+        .collect()
 }
 
 /// A checkpoint and its exports in every layout give the same translations.
 #[test]
 fn every_kind_of_folder_translates() {
     let folder = tempfile::tempdir().unwrap();
-    let expected =
-        texts(&Translator::open_with(bundled_checkpoint(), &TranslatorOptions { load: on_tract(), ..Default::default() }).unwrap());
+    let expected = texts(
+        &Translator::open_with(
+            bundled_checkpoint(),
+            &TranslatorOptions { load: on_tract(), ..Default::default() },
+        )
+        .unwrap(),
+    );
     assert_eq!([&expected[0], &expected[2]], TRANSLATIONS);
     assert_eq!(expected[1], "");
     for (name, layout, target) in [
@@ -41,11 +52,18 @@ fn every_kind_of_folder_translates() {
         ("ort", Layout::Cognate, Target::Ort),
     ] {
         if target == Target::Ort && Engine::Ort.open(cognate::Device::Cpu).is_err() {
-            cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` installs it");
+            cognate_testing::skip(
+                "no library of ONNX Runtime; `cargo xtask onnxruntime` installs it",
+            );
             continue;
         }
         let out = folder.path().join(name);
-        let exported = Export::open(bundled_checkpoint()).unwrap().layout(layout).target(target).write(&out).unwrap();
+        let exported = Export::open(bundled_checkpoint())
+            .unwrap()
+            .layout(layout)
+            .target(target)
+            .write(&out)
+            .unwrap();
         assert_eq!(exported.manifest.files.len(), if name == "hf" { 4 } else { 3 }, "{name}");
         assert_eq!(texts(&Translator::open(&out).unwrap()), expected, "{name}");
     }
@@ -53,15 +71,26 @@ fn every_kind_of_folder_translates() {
 
 #[test]
 fn a_translator_is_shared_by_threads() {
-    let translator = Translator::open_with(bundled_checkpoint(), &TranslatorOptions { load: on_tract(), ..Default::default() }).unwrap();
+    let translator = Translator::open_with(
+        bundled_checkpoint(),
+        &TranslatorOptions { load: on_tract(), ..Default::default() },
+    )
+    .unwrap();
     let expected = texts(&translator);
-    let threads: Vec<_> = (0..3).map(|_| translator.clone()).map(|translator| thread::spawn(move || texts(&translator))).collect();
+    let threads: Vec<_> = (0..3)
+        .map(|_| translator.clone())
+        .map(|translator| thread::spawn(move || texts(&translator)))
+        .collect();
     threads.into_iter().for_each(|found| assert_eq!(found.join().unwrap(), expected));
 }
 
 #[test]
 fn a_stream_gives_the_whole_translation() {
-    let translator = Translator::open_with(bundled_checkpoint(), &TranslatorOptions { load: on_tract(), ..Default::default() }).unwrap();
+    let translator = Translator::open_with(
+        bundled_checkpoint(),
+        &TranslatorOptions { load: on_tract(), ..Default::default() },
+    )
+    .unwrap();
     let (mut streamed, mut n_pieces) = (String::new(), 0);
     let line = Line { text: SENTENCES[0].into(), prefix: None };
     let translation = translator
@@ -78,35 +107,70 @@ fn a_stream_gives_the_whole_translation() {
 #[test]
 fn options_reach_the_search() {
     let number = NonZeroUsize::new;
-    let decoding = DecodingOptions { beams: number(4), n_best: number(2), scores: true, ..DecodingOptions::default() };
-    let options = TranslatorOptions { load: on_tract(), decoding, batch_size: number(1), ..Default::default() };
+    let decoding = DecodingOptions {
+        beams: number(4),
+        n_best: number(2),
+        scores: true,
+        ..DecodingOptions::default()
+    };
+    let options = TranslatorOptions {
+        load: on_tract(),
+        decoding,
+        batch_size: number(1),
+        ..Default::default()
+    };
     let translator = Translator::open_with(bundled_checkpoint(), &options).unwrap();
     let found = translator.translate(&SENTENCES).unwrap();
     assert_eq!(found[0].hypotheses.len(), 2);
     assert!(found[0].hypotheses[0].hypothesis.score >= found[0].hypotheses[1].hypothesis.score);
     assert_eq!(found[1].warnings, [Warning::Empty]);
-    let stream = translator.stream::<cognate::Error>(&Line::default(), 1, &mut |_| Ok(())).unwrap_err();
+    let stream =
+        translator.stream::<cognate::Error>(&Line::default(), 1, &mut |_| Ok(())).unwrap_err();
     assert_eq!(stream.option().map(|(name, _)| name), Some("stream"));
 }
 
 #[test]
 fn errors_say_what_they_are_about() {
-    let open = |folder: &Path, options: &TranslatorOptions| Translator::open_with(folder, options).err().unwrap();
+    let open = |folder: &Path, options: &TranslatorOptions| {
+        Translator::open_with(folder, options).err().unwrap()
+    };
     let missing = open(Path::new("no/such"), &TranslatorOptions::default());
     assert_eq!(missing.kind(), ErrorKind::Folder);
-    assert!(missing.to_string().ends_with("download one of the Hugging Face Hub with `hf download no/such --local-dir such`"), "{missing}");
+    assert!(
+        missing.to_string().ends_with(
+            "download one of the Hugging Face Hub with `hf download no/such --local-dir such`"
+        ),
+        "{missing}"
+    );
     let decoding = DecodingOptions { n_best: NonZeroUsize::new(3), ..DecodingOptions::default() };
-    let contradiction = open(&bundled_checkpoint(), &TranslatorOptions { decoding, ..Default::default() });
-    assert_eq!((contradiction.kind(), contradiction.option().map(|(name, _)| name)), (ErrorKind::Options, Some("n_best")));
+    let contradiction =
+        open(&bundled_checkpoint(), &TranslatorOptions { decoding, ..Default::default() });
+    assert_eq!(
+        (contradiction.kind(), contradiction.option().map(|(name, _)| name)),
+        (ErrorKind::Options, Some("n_best"))
+    );
     for (decoding, name) in [
         (DecodingOptions { min_length: Some(100_000), ..DecodingOptions::default() }, "min_length"),
-        (DecodingOptions { suppress_tokens: vec![8_000], ..DecodingOptions::default() }, "suppress_tokens"),
-        (DecodingOptions { bad_words: vec![String::new()], ..DecodingOptions::default() }, "bad_words"),
+        (
+            DecodingOptions { suppress_tokens: vec![8_000], ..DecodingOptions::default() },
+            "suppress_tokens",
+        ),
+        (
+            DecodingOptions { bad_words: vec![String::new()], ..DecodingOptions::default() },
+            "bad_words",
+        ),
     ] {
-        let error = open(&bundled_checkpoint(), &TranslatorOptions { decoding, ..Default::default() });
+        let error =
+            open(&bundled_checkpoint(), &TranslatorOptions { decoding, ..Default::default() });
         assert_eq!(error.option().map(|(name, _)| name), Some(name), "{error}");
     }
-    let seed = Export::open_with(&cognate::ModelSource::find(&bundled_checkpoint()).unwrap(), Some(2), false).err().unwrap();
+    let seed = Export::open_with(
+        &cognate::ModelSource::find(&bundled_checkpoint()).unwrap(),
+        Some(2),
+        false,
+    )
+    .err()
+    .unwrap();
     assert_eq!(seed.option().map(|(name, _)| name), Some("seed"));
 }
 
@@ -119,7 +183,11 @@ fn an_export_is_verified_and_damage_is_found() {
     let options = VerifyOptions { model: Some(export.model()), ..VerifyOptions::default() };
     let mut stages = 0;
     let verified = verify(&out, &options, |_| stages += 1).unwrap();
-    assert!(verified.report.passed() && verified.damaged.is_empty() && stages > 0, "{}", verified.report);
+    assert!(
+        verified.report.passed() && verified.damaged.is_empty() && stages > 0,
+        "{}",
+        verified.report
+    );
     let weights = out.join("weights.onnx_data");
     let mut bytes = std::fs::read(&weights).unwrap();
     bytes[1000] ^= 1;
@@ -132,6 +200,10 @@ fn an_export_is_verified_and_damage_is_found() {
 fn notices_are_returned_and_not_printed() {
     let number = NonZeroUsize::new(2);
     let load = LoadOptions { threads: number, workers: number, ..on_tract() };
-    let translator = Translator::open_with(bundled_checkpoint(), &TranslatorOptions { load, ..Default::default() }).unwrap();
+    let translator = Translator::open_with(
+        bundled_checkpoint(),
+        &TranslatorOptions { load, ..Default::default() },
+    )
+    .unwrap();
     assert_eq!(translator.notices(), [Notice::OneThread { engine: "tract" }]);
 }

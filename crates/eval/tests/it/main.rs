@@ -1,9 +1,11 @@
-//! Values worked out by hand, and inputs that are refused. Every operation is compared with other engines in
-//! cognate-verify.
+//! Values worked out by hand, and inputs that are refused. Every operation is compared with other
+//! engines in cognate-verify.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use cognate_eval::{Error, Evaluator, Value};
-use cognate_graph::{Builder, DType, Dim, Generator, Program, Recipe, Tensor, Type, Unary, Weights};
+use cognate_graph::{
+    Builder, DType, Dim, Generator, Program, Recipe, Tensor, Type, Unary, Weights,
+};
 use insta::assert_snapshot;
 use ndarray::{Array2, ArrayD, array};
 use std::num::NonZeroUsize;
@@ -16,10 +18,14 @@ fn run(
     ids: Option<Value<f64>>,
 ) -> Result<ArrayD<f64>, Error> {
     let builder = Builder::new("test");
-    let inputs = (builder.input("x", DType::F32, [Dim::from("rows"), 2.into()]), builder.input("ids", DType::I64, ["rows"]));
+    let inputs = (
+        builder.input("x", DType::F32, [Dim::from("rows"), 2.into()]),
+        builder.input("ids", DType::I64, ["rows"]),
+    );
     builder.output("y", build(inputs.0, inputs.1));
     let program = Program::new(builder.finish().unwrap(), Weights::default()).unwrap();
-    let outputs = Evaluator::<f64>::new(&program).run(|name| if name == "x" { x.clone() } else { ids.clone() })?;
+    let outputs = Evaluator::<f64>::new(&program)
+        .run(|name| if name == "x" { x.clone() } else { ids.clone() })?;
     Ok(outputs[0].1.as_float().unwrap().to_owned())
 }
 
@@ -36,12 +42,16 @@ fn values_by_hand() {
     let x = || floats(array![[1.0, 3.0], [2.0, 2.0]]);
     let ids = || integers(&[1, 0]);
     let close = |found: ArrayD<f64>, expected: ndarray::Array2<f64>| {
-        assert!((&found - &expected.into_dyn()).iter().all(|difference| difference.abs() < 1e-15), "{found}");
+        assert!(
+            (&found - &expected.into_dyn()).iter().all(|difference| difference.abs() < 1e-15),
+            "{found}"
+        );
     };
     // e¹ and e³ over their sum.
     let large = 1.0 / (1.0 + (-2f64).exp());
     close(run(|x, _| x.softmax(), x(), ids()).unwrap(), array![[1.0 - large, large], [0.5, 0.5]]);
-    // Mean 2, variance 1, with an epsilon of 3: the deviation is 2. A row without variance gives the bias.
+    // Mean 2, variance 1, with an epsilon of 3: the deviation is 2. A row without variance gives
+    // the bias.
     let normalised = run(
         |x, _| {
             let vector = |value: f32| x.builder().range(0, 2).cast(DType::F32) * 0.0 + value;
@@ -54,7 +64,10 @@ fn values_by_hand() {
     close(run(|x, ids| x.gather(ids), x(), ids()).unwrap(), array![[2.0, 2.0], [1.0, 3.0]]);
     close(run(|x, _| x.linear(x, None), x(), ids()).unwrap(), array![[10.0, 8.0], [8.0, 8.0]]);
     // erf(1), from a table (Abramowitz and Stegun 1964, table 7.1).
-    close(run(|x, _| (x * 0.0 + 1.0).map(Unary::Erf), x(), ids()).unwrap(), ndarray::Array2::from_elem((2, 2), 0.842_700_792_949_715));
+    close(
+        run(|x, _| (x * 0.0 + 1.0).map(Unary::Erf), x(), ids()).unwrap(),
+        ndarray::Array2::from_elem((2, 2), 0.842_700_792_949_715),
+    );
 }
 
 #[test]
@@ -88,15 +101,27 @@ fn threads_give_the_same_numbers() {
     let x = builder.input("x", DType::F32, ["rows".into(), Dim::from(width)]);
     let weight = builder.parameter("w", Type::new(DType::F32, [outputs, width]));
     builder.output("y", x.linear(weight, None));
-    let weights: Weights = [("w".to_owned(), Recipe::generated(Arc::new(Sines), &[outputs, width]))].into_iter().collect();
+    let weights: Weights =
+        [("w".to_owned(), Recipe::generated(Arc::new(Sines), &[outputs, width]))]
+            .into_iter()
+            .collect();
     let program = Program::new(builder.finish().unwrap(), weights).unwrap();
-    let x = Array2::from_shape_fn((5, width), |(row, column)| f64::from((row * width + column) as u32).cos());
+    let x = Array2::from_shape_fn((5, width), |(row, column)| {
+        f64::from((row * width + column) as u32).cos()
+    });
     let run = |threads| {
-        let mut evaluator = Evaluator::<f64>::new(&program).with_threads(NonZeroUsize::new(threads).unwrap());
-        evaluator.run(|_| Some(Value::from(x.clone().into_dyn()))).unwrap()[0].1.as_float().unwrap().clone()
+        let mut evaluator =
+            Evaluator::<f64>::new(&program).with_threads(NonZeroUsize::new(threads).unwrap());
+        evaluator.run(|_| Some(Value::from(x.clone().into_dyn()))).unwrap()[0]
+            .1
+            .as_float()
+            .unwrap()
+            .clone()
     };
     let expected = Array2::from_shape_fn((5, outputs), |(row, output)| {
-        (0..width).map(|column| x[[row, column]] * f64::from(((output * width + column) as f32).sin())).sum::<f64>()
+        (0..width)
+            .map(|column| x[[row, column]] * f64::from(((output * width + column) as f32).sin()))
+            .sum::<f64>()
     });
     let found = run(1);
     assert!((&found - &expected.into_dyn()).iter().all(|difference| difference.abs() < 1e-12));

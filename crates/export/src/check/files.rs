@@ -71,7 +71,9 @@ impl Files {
 
     /// The first file that has changed.
     pub(super) fn changed(&self) -> Option<&Path> {
-        let is_same = |(path, stamp): &(&PathBuf, &Stamp)| fs::metadata(path).is_ok_and(|now| Stamp::of(&now) == **stamp);
+        let is_same = |(path, stamp): &(&PathBuf, &Stamp)| {
+            fs::metadata(path).is_ok_and(|now| Stamp::of(&now) == **stamp)
+        };
         self.stamps.iter().find(|entry| !is_same(entry)).map(|(path, _)| path.as_path())
     }
 }
@@ -79,7 +81,8 @@ impl Files {
 fn open(folder: &Path, location: &str) -> Result<(PathBuf, File, Metadata), String> {
     let wrong = |reason: &str| format!("location {location:?}: {reason}");
     let relative = Path::new(location);
-    let is_inside = !location.is_empty() && relative.components().all(|component| matches!(component, Component::Normal(_)));
+    let is_inside = !location.is_empty()
+        && relative.components().all(|component| matches!(component, Component::Normal(_)));
     // No exporter writes a star in a file name; ONNX Runtime's marks of weights in
     // memory contain one.
     if !is_inside || location.contains(['\\', ':', '*']) || location.chars().any(char::is_control) {
@@ -89,15 +92,20 @@ fn open(folder: &Path, location: &str) -> Result<(PathBuf, File, Metadata), Stri
     let mut seen = None;
     for component in relative.components() {
         path.push(component);
-        let metadata = fs::symlink_metadata(&path).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
+        let metadata = fs::symlink_metadata(&path)
+            .map_err(|error| wrong(&format!("cannot be read: {error}")))?;
         if metadata.is_symlink() {
-            return Err(wrong("is behind a link, which ONNX does not allow for weights; copy the file there"));
+            return Err(wrong(
+                "is behind a link, which ONNX does not allow for weights; copy the file there",
+            ));
         }
         seen = Some(metadata);
     }
     let seen = seen.filter(Metadata::is_file).ok_or_else(|| wrong("is not a regular file"))?;
     if names(&seen) > 1 {
-        return Err(wrong("has several hard links, which ONNX does not allow for weights; copy the file there"));
+        return Err(wrong(
+            "has several hard links, which ONNX does not allow for weights; copy the file there",
+        ));
     }
     let file = File::open(&path).map_err(|error| wrong(&format!("cannot be opened: {error}")))?;
     let opened = file.metadata().map_err(|error| wrong(&format!("cannot be read: {error}")))?;

@@ -39,15 +39,25 @@ impl<'a> Node<'a> {
 ///
 /// # Errors
 /// If constants make the result too large, or a loop may not end.
-pub(super) fn value(node: &Node<'_>, constants: &HashMap<&str, Vec<i64>>, limits: &Limits) -> Result<Option<Vec<i64>>, String> {
+pub(super) fn value(
+    node: &Node<'_>,
+    constants: &HashMap<&str, Vec<i64>>,
+    limits: &Limits,
+) -> Result<Option<Vec<i64>>, String> {
     let input = |index: usize| node.inputs.get(index).and_then(|name| constants.get(name));
     let bounded = |shape: &[i64], what: &str| match elements(shape) {
         Ok(elements) if elements <= limits.elements => Ok(()),
-        Ok(elements) => Err(format!("{what} {elements} elements; expected at most {}{}", limits.elements, to_allow("elements"))),
+        Ok(elements) => Err(format!(
+            "{what} {elements} elements; expected at most {}{}",
+            limits.elements,
+            to_allow("elements")
+        )),
         Err(reason) => Err(reason),
     };
     match node.operator {
-        "ConstantOfShape" => input(0).map_or(Ok(()), |shape| bounded(shape, "creates a tensor of"))?,
+        "ConstantOfShape" => {
+            input(0).map_or(Ok(()), |shape| bounded(shape, "creates a tensor of"))?
+        }
         "Expand" => {
             // A size of 1 keeps that of the input; others must not be negative.
             input(1).map_or(Ok(()), |shape| bounded(shape, "expands to"))?;
@@ -55,22 +65,32 @@ pub(super) fn value(node: &Node<'_>, constants: &HashMap<&str, Vec<i64>>, limits
         "Tile" => input(1).map_or(Ok(()), |repeats| bounded(repeats, "repeats its input to"))?,
         "OneHot" => input(1).map_or(Ok(()), |depth| bounded(depth, "has a depth of"))?,
         "Pad" => {
-            let widths = input(1).map(|pads| pads.iter().map(|pad| pad.saturating_abs()).collect::<Vec<_>>());
+            let widths = input(1)
+                .map(|pads| pads.iter().map(|pad| pad.saturating_abs()).collect::<Vec<_>>());
             // The larger padding is less than the result.
-            widths.map_or(Ok(()), |pads| bounded(&[pads.into_iter().max().unwrap_or(0)], "adds"))?;
+            widths
+                .map_or(Ok(()), |pads| bounded(&[pads.into_iter().max().unwrap_or(0)], "adds"))?;
         }
         "Range" => {
-            if let (Some([start]), Some([limit]), Some([step])) =
-                (input(0).map(Vec::as_slice), input(1).map(Vec::as_slice), input(2).map(Vec::as_slice))
-            {
-                let steps = (i128::from(*limit) - i128::from(*start)).checked_div(i128::from(*step)).ok_or("has a step of zero")?;
+            if let (Some([start]), Some([limit]), Some([step])) = (
+                input(0).map(Vec::as_slice),
+                input(1).map(Vec::as_slice),
+                input(2).map(Vec::as_slice),
+            ) {
+                let steps = (i128::from(*limit) - i128::from(*start))
+                    .checked_div(i128::from(*step))
+                    .ok_or("has a step of zero")?;
                 bounded(&[i64::try_from(steps).unwrap_or(i64::MAX).max(0)], "counts")?;
             }
         }
-        "RandomNormal" | "RandomUniform" => node.shape.as_deref().map_or(Ok(()), |shape| bounded(shape, "creates a tensor of"))?,
+        "RandomNormal" | "RandomUniform" => {
+            node.shape.as_deref().map_or(Ok(()), |shape| bounded(shape, "creates a tensor of"))?
+        }
         "Loop" => match input(0).map(Vec::as_slice) {
             Some(&[rounds]) => bounded(&[rounds.max(0)], "iterates for")?,
-            _ => return Err("may not end; only a constant number of iterations is supported".into()),
+            _ => {
+                return Err("may not end; only a constant number of iterations is supported".into());
+            }
         },
         _ => {}
     }
@@ -78,7 +98,10 @@ pub(super) fn value(node: &Node<'_>, constants: &HashMap<&str, Vec<i64>>, limits
 }
 
 /// The result of operators that compute shapes.
-fn computed<'c>(node: &Node<'_>, input: &impl Fn(usize) -> Option<&'c Vec<i64>>) -> Option<Vec<i64>> {
+fn computed<'c>(
+    node: &Node<'_>,
+    input: &impl Fn(usize) -> Option<&'c Vec<i64>>,
+) -> Option<Vec<i64>> {
     const MOST: usize = 64;
     let pairs = |combine: fn(i64, i64) -> Option<i64>| -> Option<Vec<i64>> {
         let (one, other) = (input(0)?, input(1)?);
@@ -89,14 +112,20 @@ fn computed<'c>(node: &Node<'_>, input: &impl Fn(usize) -> Option<&'c Vec<i64>>)
         };
         let at = |values: &[i64], index: usize| values[if values.len() == 1 { 0 } else { index }];
         // Overflow becomes the maximum, which the limits reject.
-        Some((0..n_values).map(|index| combine(at(one, index), at(other, index)).unwrap_or(i64::MAX)).collect())
+        Some(
+            (0..n_values)
+                .map(|index| combine(at(one, index), at(other, index)).unwrap_or(i64::MAX))
+                .collect(),
+        )
     };
     match node.operator {
         "Constant" => node.constant.clone(),
         "Identity" | "Cast" | "Unsqueeze" | "Squeeze" | "Reshape" | "Flatten" => input(0).cloned(),
         "Concat" => {
             let parts: Option<Vec<_>> = (0..node.inputs.len()).map(input).collect();
-            parts.map(|parts| parts.into_iter().flatten().copied().collect::<Vec<_>>()).filter(|values| values.len() <= MOST)
+            parts
+                .map(|parts| parts.into_iter().flatten().copied().collect::<Vec<_>>())
+                .filter(|values| values.len() <= MOST)
         }
         "Mul" => pairs(i64::checked_mul),
         "Add" => pairs(i64::checked_add),
@@ -134,7 +163,9 @@ impl Part {
             (Part::Value, 2) => Part::Type,
             (Part::Type, 1) => Part::TensorType,
             (Part::TensorType, 2) => Part::Shape,
-            (Part::Model, 8 | 14) | (Part::Node, 1 | 2) | (Part::Tensor, 13) | (Part::Shape, 1) => Part::Leaf,
+            (Part::Model, 8 | 14) | (Part::Node, 1 | 2) | (Part::Tensor, 13) | (Part::Shape, 1) => {
+                Part::Leaf
+            }
             _ => return None,
         })
     }

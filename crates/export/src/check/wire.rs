@@ -26,21 +26,29 @@ impl<'a> Value<'a> {
     pub(super) fn bytes(self) -> Result<&'a [u8], String> {
         match self {
             Value::Bytes(bytes) => Ok(bytes),
-            Value::Varint(_) | Value::Fixed(_) => Err("expected a string or a message, found a number".into()),
+            Value::Varint(_) | Value::Fixed(_) => {
+                Err("expected a string or a message, found a number".into())
+            }
         }
     }
 
     pub(super) fn text(self) -> Result<&'a str, String> {
         let bytes = self.bytes()?;
-        std::str::from_utf8(bytes)
-            .map_err(|error| format!("expected a name in UTF-8, found another encoding at byte {}", error.valid_up_to() + 1))
+        std::str::from_utf8(bytes).map_err(|error| {
+            format!(
+                "expected a name in UTF-8, found another encoding at byte {}",
+                error.valid_up_to() + 1
+            )
+        })
     }
 
     pub(super) fn number(self) -> Result<i64, String> {
         match self {
             // Negative numbers are stored as large unsigned ones.
             Value::Varint(number) => Ok(number as i64),
-            Value::Fixed(_) | Value::Bytes(_) => Err("expected an integer, found another type".into()),
+            Value::Fixed(_) | Value::Bytes(_) => {
+                Err("expected an integer, found another type".into())
+            }
         }
     }
 
@@ -64,10 +72,16 @@ impl<'a> Value<'a> {
         match (self, size) {
             (Value::Varint(_), None) => Ok(1),
             (Value::Fixed(bytes), Some(size)) if bytes.len() == size => Ok(1),
-            (Value::Bytes(packed), Some(size)) if packed.len().is_multiple_of(size) => Ok((packed.len() / size) as u64),
+            (Value::Bytes(packed), Some(size)) if packed.len().is_multiple_of(size) => {
+                Ok((packed.len() / size) as u64)
+            }
             // The last byte of a varint has its highest bit clear.
-            (Value::Bytes(packed), None) => Ok(packed.iter().filter(|byte| **byte < 0x80).count() as u64),
-            (Value::Varint(_) | Value::Fixed(_) | Value::Bytes(_), _) => Err("expected numbers of the field's size, found another".into()),
+            (Value::Bytes(packed), None) => {
+                Ok(packed.iter().filter(|byte| **byte < 0x80).count() as u64)
+            }
+            (Value::Varint(_) | Value::Fixed(_) | Value::Bytes(_), _) => {
+                Err("expected numbers of the field's size, found another".into())
+            }
         }
     }
 }
@@ -87,7 +101,8 @@ impl<'a> Fields<'a> {
 
     fn next_field(&mut self) -> Result<(u32, Value<'a>), String> {
         let tag = varint(&mut self.rest)?;
-        let field = u32::try_from(tag >> 3).map_err(|_| "a field number is too large".to_owned())?;
+        let field =
+            u32::try_from(tag >> 3).map_err(|_| "a field number is too large".to_owned())?;
         if self.kind.once.contains(&field) {
             let bit = 1 << field;
             if self.met & bit != 0 {
@@ -126,7 +141,9 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], String> {
-    let (taken, left) = rest.split_at_checked(length).ok_or_else(|| format!("expected a field of {length} bytes, found {}", rest.len()))?;
+    let (taken, left) = rest
+        .split_at_checked(length)
+        .ok_or_else(|| format!("expected a field of {length} bytes, found {}", rest.len()))?;
     *rest = left;
     Ok(taken)
 }
@@ -157,11 +174,18 @@ mod tests {
     fn fields_are_read_and_broken_ones_told() {
         assert_eq!(
             read(&[8, 0x96, 1, 0x12, 2, b'h', b'i', 0x1d, 1, 2, 3, 4]),
-            Ok(vec![(1, Value::Varint(150)), (2, Value::Bytes(b"hi")), (3, Value::Fixed(&[1, 2, 3, 4]))])
+            Ok(vec![
+                (1, Value::Varint(150)),
+                (2, Value::Bytes(b"hi")),
+                (3, Value::Fixed(&[1, 2, 3, 4]))
+            ])
         );
         let cases: [(&[u8], &str); 7] = [
             (&[8], "message: a number is incomplete"),
-            (&[8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1], "message: a number is incomplete"),
+            (
+                &[8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
+                "message: a number is incomplete",
+            ),
             (&[8, 1, 8, 1], "message: duplicate field 1"),
             (&[0x12, 3, b'h'], "message: expected a field of 3 bytes, found 1"),
             (

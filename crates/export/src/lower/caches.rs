@@ -1,9 +1,14 @@
-//! Attention to shared caches in standard operations, where ONNX Runtime's operator does not have it.
+//! Attention to shared caches in standard operations, where ONNX Runtime's operator does not have
+//! it.
 //!
-//! The keys of a sentence are those of all its caches: `[batch, key_heads, beams · (past + 1), d_k]`. A beam's queries, of which a group
-//! of heads shares a head of keys, are positions of one product, and a mask leaves each beam the cache that holds a position.
+//! The keys of a sentence are those of all its caches:
+//! `[batch, key_heads, beams · (past + 1), d_k]`. A beam's queries, of which a group of heads
+//! shares a head of keys, are positions of one product, and a mask leaves each beam the cache that
+//! holds a position.
 
-use cognate_graph::{Builder, CachedAttention, Dim, Error, Graph, NodeId, Op, Tensor, Unary, concat};
+use cognate_graph::{
+    Builder, CachedAttention, Dim, Error, Graph, NodeId, Op, Tensor, Unary, concat,
+};
 use std::collections::HashMap;
 
 /// Added to masked scores.
@@ -19,17 +24,27 @@ pub(super) fn expanded(graph: &Graph) -> Result<Option<Graph>, Error> {
     for (_, node) in graph.iter() {
         let value = |id: NodeId| -> Tensor<'_> { values[id.index()] };
         let made = match (&node.op, node.inputs.as_slice()) {
-            (Op::CachedAttention(attention), &[query, keys, memory, beams, ref bias @ ..]) if is_special(&node.op) => {
-                let mask = *masks.entry((beams, attention.window)).or_insert_with(|| mask(value(beams), attention.window));
+            (Op::CachedAttention(attention), &[query, keys, memory, beams, ref bias @ ..])
+                if is_special(&node.op) =>
+            {
+                let mask = *masks
+                    .entry((beams, attention.window))
+                    .or_insert_with(|| mask(value(beams), attention.window));
                 let bias = bias.first().map(|&bias| value(bias));
-                let _scope = builder.root().at(node.name.rsplit_once('/').map_or("", |(path, _)| path)).enter();
+                let _scope = builder
+                    .root()
+                    .at(node.name.rsplit_once('/').map_or("", |(path, _)| path))
+                    .enter();
                 attend(attention, [query, keys, memory].map(value), value(beams), mask, bias)
             }
             _ => builder.copy(node, value),
         };
         values.push(made);
     }
-    graph.outputs().iter().for_each(|output| builder.output(&output.name, values[output.node.index()]));
+    graph
+        .outputs()
+        .iter()
+        .for_each(|output| builder.output(&output.name, values[output.node.index()]));
     drop((values, masks));
     builder.finish().map(Some)
 }
@@ -38,7 +53,8 @@ fn is_special(op: &Op) -> bool {
     matches!(op, Op::CachedAttention(attention) if *attention != CachedAttention::new(attention.heads, attention.scale))
 }
 
-/// What each beam sees of the caches, `[batch, 1, beams, 1, beams · (past + 1)]`, from `holders: [batch, beams, past]`.
+/// What each beam sees of the caches, `[batch, 1, beams, 1, beams · (past + 1)]`, from
+/// `holders: [batch, beams, past]`.
 fn mask<'g>(holders: Tensor<'g>, window: Option<usize>) -> Tensor<'g> {
     let builder = holders.builder();
     let _scope = builder.root().at("cache_mask").enter();
@@ -49,10 +65,18 @@ fn mask<'g>(holders: Tensor<'g>, window: Option<usize>) -> Tensor<'g> {
     let held = concat(2, &[holders, own]).reshape([&batch, &beams, &1.into(), &places]);
     let seen = window.map_or(zero, |window| {
         let before = builder.range(&past, &places) - builder.range(0, &places);
-        before.less_or_equal(builder.integer(i64::try_from(window).unwrap_or(i64::MAX) - 1)).select(zero, hidden)
+        before
+            .less_or_equal(builder.integer(i64::try_from(window).unwrap_or(i64::MAX) - 1))
+            .select(zero, hidden)
     });
     let one = Dim::from(1);
-    held.equal(each.reshape([&beams, &one])).select(seen, hidden).reshape([&batch, &one, &beams, &one, &(&beams * &places)])
+    held.equal(each.reshape([&beams, &one])).select(seen, hidden).reshape([
+        &batch,
+        &one,
+        &beams,
+        &one,
+        &(&beams * &places),
+    ])
 }
 
 /// See [`CachedAttention`]; `mask` as above.
@@ -78,10 +102,14 @@ fn attend<'g>(
     let scores = scores.reshape([&batch, &key_heads, &beams, &group, &all_places]);
     let one = &Dim::from(1);
     let biased = bias.map_or(scores, |bias| {
-        let each = bias.reshape([one, &key_heads, one, &group, one, &places]).expand([one, &key_heads, one, &group, &beams, &places]);
+        let each = bias
+            .reshape([one, &key_heads, one, &group, one, &places])
+            .expand([one, &key_heads, one, &group, &beams, &places]);
         scores + each.reshape([one, &key_heads, one, &group, &all_places])
     });
-    let weights = (biased + mask).softmax().reshape([&batch, &key_heads, &(&beams * &group), &all_places]);
-    let context = weights.matmul(of_sentence(values)).reshape([&batch, &key_heads, &beams, &(&group * &d_k)]);
+    let weights =
+        (biased + mask).softmax().reshape([&batch, &key_heads, &(&beams * &group), &all_places]);
+    let context =
+        weights.matmul(of_sentence(values)).reshape([&batch, &key_heads, &beams, &(&group * &d_k)]);
     context.transpose(&[0, 2, 1, 3]).reshape(query.ty().shape)
 }

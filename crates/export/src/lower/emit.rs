@@ -4,8 +4,8 @@ use super::{Lowering, data_type};
 use crate::Error;
 use crate::error::Problem;
 use crate::proto::{
-    AttributeProto, AttributeType, DataType, DimensionProto, GraphProto, NodeProto, TensorProto, TensorShapeProto, TensorTypeProto,
-    TypeProto, ValueInfoProto,
+    AttributeProto, AttributeType, DataType, DimensionProto, GraphProto, NodeProto, TensorProto,
+    TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
 };
 use cognate_graph::{DType, Graph, Type};
 use std::collections::{HashMap, HashSet};
@@ -21,20 +21,42 @@ pub(super) enum Attribute {
 
 impl Attribute {
     fn message(&self) -> AttributeProto {
-        let of = |name: &str, kind: AttributeType| AttributeProto { name: name.into(), r#type: kind.into(), ..AttributeProto::default() };
+        let of = |name: &str, kind: AttributeType| AttributeProto {
+            name: name.into(),
+            r#type: kind.into(),
+            ..AttributeProto::default()
+        };
         match self {
-            Attribute::Int(name, value) => AttributeProto { i: Some(*value), ..of(name, AttributeType::Int) },
-            Attribute::Float(name, value) => AttributeProto { f: Some(*value), ..of(name, AttributeType::Float) },
-            Attribute::Ints(name, values) => AttributeProto { ints: values.clone(), ..of(name, AttributeType::Ints) },
-            Attribute::Graph(name, graph) => AttributeProto { g: Some((**graph).clone()), ..of(name, AttributeType::Graph) },
-            Attribute::Text(name, text) => AttributeProto { s: Some(text.as_bytes().into()), ..of(name, AttributeType::String) },
+            Attribute::Int(name, value) => {
+                AttributeProto { i: Some(*value), ..of(name, AttributeType::Int) }
+            }
+            Attribute::Float(name, value) => {
+                AttributeProto { f: Some(*value), ..of(name, AttributeType::Float) }
+            }
+            Attribute::Ints(name, values) => {
+                AttributeProto { ints: values.clone(), ..of(name, AttributeType::Ints) }
+            }
+            Attribute::Graph(name, graph) => {
+                AttributeProto { g: Some((**graph).clone()), ..of(name, AttributeType::Graph) }
+            }
+            Attribute::Text(name, text) => AttributeProto {
+                s: Some(text.as_bytes().into()),
+                ..of(name, AttributeType::String)
+            },
         }
     }
 }
 
 impl Lowering<'_> {
     /// Appends a node.
-    pub(super) fn emit(&mut self, operator: &str, name: String, output: String, inputs: Vec<String>, attributes: &[Attribute]) {
+    pub(super) fn emit(
+        &mut self,
+        operator: &str,
+        name: String,
+        output: String,
+        inputs: Vec<String>,
+        attributes: &[Attribute],
+    ) {
         self.emit_several(operator, name, vec![output], inputs, attributes);
     }
 
@@ -62,7 +84,14 @@ impl Lowering<'_> {
 
     /// Appends a node that is not in the graph, named after its tensor `name`, of the given type;
     /// returns the tensor's name.
-    pub(super) fn emit_between(&mut self, operator: &str, name: &str, inputs: Vec<String>, attributes: &[Attribute], ty: &Type) -> String {
+    pub(super) fn emit_between(
+        &mut self,
+        operator: &str,
+        name: &str,
+        inputs: Vec<String>,
+        attributes: &[Attribute],
+        ty: &Type,
+    ) -> String {
         let tensor = self.tensor_names.fresh(name);
         let node = self.node_names.fresh(name);
         self.place().value_info.push(value_info(&tensor, ty));
@@ -76,12 +105,24 @@ impl Lowering<'_> {
     }
 
     /// Adds a small constant; returns the tensor's name.
-    pub(super) fn initializer(&mut self, name: &str, dtype: DType, dims: &[i64], bytes: Vec<u8>) -> String {
+    pub(super) fn initializer(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        dims: &[i64],
+        bytes: Vec<u8>,
+    ) -> String {
         self.initializer_of(name, data_type(dtype), dims, bytes)
     }
 
     /// Adds a small constant of a type that the graph language lacks; returns the tensor's name.
-    pub(super) fn initializer_of(&mut self, name: &str, data_type: DataType, dims: &[i64], bytes: Vec<u8>) -> String {
+    pub(super) fn initializer_of(
+        &mut self,
+        name: &str,
+        data_type: DataType,
+        dims: &[i64],
+        bytes: Vec<u8>,
+    ) -> String {
         let name = self.tensor_names.fresh(name);
         let tensor = TensorProto {
             dims: dims.to_vec(),
@@ -90,8 +131,11 @@ impl Lowering<'_> {
             raw_data: Some(bytes.into()),
             ..TensorProto::default()
         };
-        // Constants of a loop's body are in the whole graph, where every engine folds and shares them.
-        if self.outside.is_some() { &mut self.before } else { &mut self.made }.initializer.push(tensor);
+        // Constants of a loop's body are in the whole graph, where every engine folds and shares
+        // them.
+        if self.outside.is_some() { &mut self.before } else { &mut self.made }
+            .initializer
+            .push(tensor);
         name
     }
 }
@@ -104,7 +148,11 @@ pub(super) fn value_info(name: &str, ty: &Type) -> ValueInfoProto {
     });
     let shape = TensorShapeProto { dim: dims.collect() };
     let tensor_type = TensorTypeProto { elem_type: data_type(ty.dtype).into(), shape: Some(shape) };
-    ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }), doc_string: String::new() }
+    ValueInfoProto {
+        name: name.into(),
+        r#type: Some(TypeProto { tensor_type: Some(tensor_type) }),
+        doc_string: String::new(),
+    }
 }
 
 /// The names in use.
@@ -117,7 +165,8 @@ impl Names {
     /// The names of inputs, parameters and outputs, which are kept exactly.
     pub(super) fn of_interface(graph: &Graph) -> Result<Self, Error> {
         let inputs = graph.inputs().map(|(_, node)| (node.name.as_str(), "an input"));
-        let parameters = graph.all_parameters().into_iter().map(|node| (node.name.as_str(), "a parameter"));
+        let parameters =
+            graph.all_parameters().into_iter().map(|node| (node.name.as_str(), "a parameter"));
         let outputs = graph.outputs().iter().map(|output| (output.name.as_str(), "an output"));
         let mut kinds = HashMap::new();
         for (name, kind) in inputs.chain(parameters).chain(outputs) {
@@ -125,7 +174,13 @@ impl Names {
                 return Err(Problem::NoName { graph: graph.name().into(), kind }.into());
             }
             if let Some(first) = kinds.insert(name, kind) {
-                return Err(Problem::SameName { graph: graph.name().into(), name: name.into(), first, second: kind }.into());
+                return Err(Problem::SameName {
+                    graph: graph.name().into(),
+                    name: name.into(),
+                    first,
+                    second: kind,
+                }
+                .into());
             }
         }
         Ok(Self { used: kinds.into_keys().map(str::to_owned).collect() })

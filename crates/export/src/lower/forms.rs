@@ -38,7 +38,14 @@ impl Lowering<'_> {
     }
 
     /// Emits the operation that computes the next node's value, in its own shape or as rows.
-    pub(super) fn define(&mut self, id: NodeId, shape: &Shape, operator: &str, inputs: Vec<String>, attributes: &[Attribute]) {
+    pub(super) fn define(
+        &mut self,
+        id: NodeId,
+        shape: &Shape,
+        operator: &str,
+        inputs: Vec<String>,
+        attributes: &[Attribute],
+    ) {
         let tensor = self.emit_form(id, shape, operator, inputs, attributes);
         self.declare_form(shape.clone(), tensor);
     }
@@ -59,19 +66,30 @@ impl Lowering<'_> {
             return Ok(form.tensor.clone());
         }
         if shape.dims().iter().any(|dim| dim.as_constant().is_some_and(|size| size <= 0)) {
-            return Err(Problem::EmptyAxis { place: self.graph.node(id).name.clone(), shape: shape.clone() }.into());
+            return Err(Problem::EmptyAxis {
+                place: self.graph.node(id).name.clone(),
+                shape: shape.clone(),
+            }
+            .into());
         }
-        let constant = self.forms(id).iter().find_map(|form| Some((form.tensor.clone(), constant_target(&form.shape, shape)?)));
+        let constant = self
+            .forms(id)
+            .iter()
+            .find_map(|form| Some((form.tensor.clone(), constant_target(&form.shape, shape)?)));
         let (tensor, target, attributes) = match constant {
             Some((tensor, target)) => (tensor, self.integers(&target), &[][..]),
-            // A difference of sizes may be zero, and a size that grows in a loop; by default ONNX copies the input's size for 0.
-            None if has_difference(shape) || self.outside.is_some() => {
-                (self.forms(id)[0].tensor.clone(), self.shape(shape), &[Attribute::Int("allowzero", 1)][..])
-            }
+            // A difference of sizes may be zero, and a size that grows in a loop; by default ONNX
+            // copies the input's size for 0.
+            None if has_difference(shape) || self.outside.is_some() => (
+                self.forms(id)[0].tensor.clone(),
+                self.shape(shape),
+                &[Attribute::Int("allowzero", 1)][..],
+            ),
             None => (self.forms(id)[0].tensor.clone(), self.shape(shape), &[][..]),
         };
         let tensor = self.emit_form(id, shape, "Reshape", vec![tensor, target], attributes);
-        self.elements[self.elements_of[id.index()]].push(Form { shape: shape.clone(), tensor: tensor.clone() });
+        self.elements[self.elements_of[id.index()]]
+            .push(Form { shape: shape.clone(), tensor: tensor.clone() });
         Ok(tensor)
     }
 
@@ -90,7 +108,14 @@ impl Lowering<'_> {
     }
 
     /// Emits a node that computes the value of `id` under `shape`, named after the graph's node.
-    fn emit_form(&mut self, id: NodeId, shape: &Shape, operator: &str, inputs: Vec<String>, attributes: &[Attribute]) -> String {
+    fn emit_form(
+        &mut self,
+        id: NodeId,
+        shape: &Shape,
+        operator: &str,
+        inputs: Vec<String>,
+        attributes: &[Attribute],
+    ) -> String {
         let Node { name, ty, .. } = self.graph.node(id);
         let ty_here = Type::new(ty.dtype, shape.clone());
         let title = self.titles.get(&(before_reshapes(self.graph, id), shape)).copied();
@@ -103,7 +128,13 @@ impl Lowering<'_> {
         }
         if ty.shape != *shape {
             let form = if *shape == rows(&ty.shape) { "flat" } else { "read" };
-            return self.emit_between(operator, &format!("{name}.{form}"), inputs, attributes, &ty_here);
+            return self.emit_between(
+                operator,
+                &format!("{name}.{form}"),
+                inputs,
+                attributes,
+                &ty_here,
+            );
         }
         let tensor = match title {
             Some(output) => output.to_owned(),
@@ -120,7 +151,10 @@ impl Lowering<'_> {
 }
 
 fn has_difference(shape: &Shape) -> bool {
-    shape.dims().iter().any(|dim| dim.terms().any(|(symbols, coefficient)| !symbols.is_empty() && coefficient < 0))
+    shape
+        .dims()
+        .iter()
+        .any(|dim| dim.terms().any(|(symbols, coefficient)| !symbols.is_empty() && coefficient < 0))
 }
 
 /// The target of a Reshape as constants, if the sizes of `from` allow it: `0` copies a size, one
@@ -149,7 +183,10 @@ mod tests {
     fn constant_targets_are_never_ambiguous() {
         let shape = |text: &str| -> Shape {
             let dim = |word: &str| {
-                word.parse::<i64>().map_or_else(|_| word.split('*').map(Dim::symbol).fold(Dim::from(1), |a, b| a * b), Dim::from)
+                word.parse::<i64>().map_or_else(
+                    |_| word.split('*').map(Dim::symbol).fold(Dim::from(1), |a, b| a * b),
+                    Dim::from,
+                )
             };
             text.split_whitespace().map(dim).collect()
         };

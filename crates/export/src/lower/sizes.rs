@@ -27,9 +27,17 @@ impl Lowering<'_> {
                     _ => self.source(source).to_owned(),
                 };
                 let whole = &self.graph.node(source).ty.shape.dims()[axis];
-                let Linear { factor, constant, .. } = whole.as_linear().expect("symbols are read from such sizes");
-                let part = [Attribute::Int("start", axis as i64), Attribute::Int("end", axis as i64 + 1)];
-                let mut size = self.emit_between("Shape", &format!("size.{}", label(whole)), vec![input], &part, &ty);
+                let Linear { factor, constant, .. } =
+                    whole.as_linear().expect("symbols are read from such sizes");
+                let part =
+                    [Attribute::Int("start", axis as i64), Attribute::Int("end", axis as i64 + 1)];
+                let mut size = self.emit_between(
+                    "Shape",
+                    &format!("size.{}", label(whole)),
+                    vec![input],
+                    &part,
+                    &ty,
+                );
                 for (operator, by, neutral) in [("Sub", constant, 0), ("Div", factor, 1)] {
                     if by != neutral {
                         let inputs = vec![size, self.integers(&[by])];
@@ -59,7 +67,13 @@ impl Lowering<'_> {
             Some(value) => self.initializer(&name, DType::I64, &[], value.to_le_bytes().to_vec()),
             None => {
                 let inputs = vec![self.size(dim), self.integers(&[0])];
-                self.emit_between("Squeeze", &name, inputs, &[], &Type::new(DType::I64, Shape::default()))
+                self.emit_between(
+                    "Squeeze",
+                    &name,
+                    inputs,
+                    &[],
+                    &Type::new(DType::I64, Shape::default()),
+                )
             }
         };
         self.is_before = was;
@@ -74,7 +88,10 @@ impl Lowering<'_> {
         }
         let was = self.enter(shape.dims());
         let mut sizes = Vec::new();
-        for run in shape.dims().chunk_by(|left, right| left.as_constant().is_some() && right.as_constant().is_some()) {
+        for run in shape
+            .dims()
+            .chunk_by(|left, right| left.as_constant().is_some() && right.as_constant().is_some())
+        {
             sizes.push(match run.iter().map(Dim::as_constant).collect::<Option<Vec<_>>>() {
                 Some(constants) => self.integers(&constants),
                 None => self.size(&run[0]),
@@ -85,7 +102,13 @@ impl Lowering<'_> {
             _ => {
                 let labels: Vec<_> = shape.dims().iter().map(label).collect();
                 let name = format!("shape.{}", labels.join("."));
-                self.emit_between("Concat", &name, sizes, &[Attribute::Int("axis", 0)], &Type::new(DType::I64, [shape.rank()]))
+                self.emit_between(
+                    "Concat",
+                    &name,
+                    sizes,
+                    &[Attribute::Int("axis", 0)],
+                    &Type::new(DType::I64, [shape.rank()]),
+                )
             }
         };
         self.is_before = was;
@@ -98,7 +121,12 @@ impl Lowering<'_> {
         if let Some(tensor) = self.numbers.get(&value.to_bits()) {
             return tensor.clone();
         }
-        let tensor = self.initializer(&format!("number.{value:e}"), DType::F32, &[], value.to_le_bytes().to_vec());
+        let tensor = self.initializer(
+            &format!("number.{value:e}"),
+            DType::F32,
+            &[],
+            value.to_le_bytes().to_vec(),
+        );
         self.numbers.insert(value.to_bits(), tensor.clone());
         tensor
     }
@@ -110,7 +138,12 @@ impl Lowering<'_> {
         }
         let labels: Vec<_> = values.iter().map(i64::to_string).collect();
         let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        let tensor = self.initializer(&format!("integers.{}", labels.join(".")), DType::I64, &[values.len() as i64], bytes);
+        let tensor = self.initializer(
+            &format!("integers.{}", labels.join(".")),
+            DType::I64,
+            &[values.len() as i64],
+            bytes,
+        );
         self.integers.insert(values.to_vec(), tensor.clone());
         tensor
     }
@@ -125,11 +158,17 @@ enum Parts<'d> {
 /// Splits off the last term of a sum, the coefficient of a product, or its last symbol.
 fn parts(dim: &Dim) -> Parts<'_> {
     let (product, coefficient) = dim.terms().last().expect("a constant dim has no parts");
-    let symbols = |symbols: &[cognate_graph::Symbol]| symbols.iter().fold(Dim::from(1), |product, symbol| product * Dim::symbol(symbol));
+    let symbols = |symbols: &[cognate_graph::Symbol]| {
+        symbols.iter().fold(Dim::from(1), |product, symbol| product * Dim::symbol(symbol))
+    };
     let term = symbols(product) * coefficient;
     if *dim != term {
         let rest = dim - &term;
-        return if coefficient < 0 { Parts::Of("Sub", rest, term * -1) } else { Parts::Of("Add", rest, term) };
+        return if coefficient < 0 {
+            Parts::Of("Sub", rest, term * -1)
+        } else {
+            Parts::Of("Add", rest, term)
+        };
     }
     match product {
         _ if coefficient != 1 => Parts::Of("Mul", symbols(product), coefficient.into()),

@@ -35,7 +35,12 @@ impl Lowering<'_> {
         for statistic in [Statistic::Mean, Statistic::InverseDeviation] {
             let key = (node.inputs[0], epsilon.to_bits(), statistic);
             // The first normalisation of a value computes them for all.
-            let name = self.statistics.wanted.get(&key).filter(|_| !self.statistics.given.contains_key(&key)).cloned();
+            let name = self
+                .statistics
+                .wanted
+                .get(&key)
+                .filter(|_| !self.statistics.given.contains_key(&key))
+                .cloned();
             let tensor = name.map(|name| {
                 let tensor = self.tensor_names.fresh(&name);
                 self.made.value_info.push(value_info(&tensor, &of_rows));
@@ -53,27 +58,51 @@ impl Lowering<'_> {
         }
     }
 
-    pub(super) fn layer_norm_statistic(&mut self, id: NodeId, node: &Node, statistic: Statistic, epsilon: f32) -> Result<(), Error> {
+    pub(super) fn layer_norm_statistic(
+        &mut self,
+        id: NodeId,
+        node: &Node,
+        statistic: Statistic,
+        epsilon: f32,
+    ) -> Result<(), Error> {
         let x = node.inputs[0];
-        if let Some((tensor, shape)) = self.statistics.given.get(&(x, epsilon.to_bits(), statistic)).cloned() {
+        if let Some((tensor, shape)) =
+            self.statistics.given.get(&(x, epsilon.to_bits(), statistic)).cloned()
+        {
             self.declare_form(shape, tensor);
             return Ok(());
         }
         // No earlier normalisation of this value: computed here, so a later one need not.
         self.statistics.wanted.remove(&(x, epsilon.to_bits(), statistic));
-        let (full, own) = (Type::new(node.ty.dtype, self.graph.node(x).ty.shape.clone()), node.ty.shape.clone());
-        let (part, keep) = (|what: &str| format!("{}.{what}", node.name), [Attribute::Int("keepdims", 1)]);
+        let (full, own) =
+            (Type::new(node.ty.dtype, self.graph.node(x).ty.shape.clone()), node.ty.shape.clone());
+        let (part, keep) =
+            (|what: &str| format!("{}.{what}", node.name), [Attribute::Int("keepdims", 1)]);
         let (x, last_axis) = (self.value(x)?, self.integers(&[-1]));
         if statistic == Statistic::Mean {
             self.define(id, &own, "ReduceMean", vec![x, last_axis], &keep);
             return Ok(());
         }
-        let mean = self.emit_between("ReduceMean", &part("mean"), vec![x.clone(), last_axis.clone()], &keep, &node.ty);
+        let mean = self.emit_between(
+            "ReduceMean",
+            &part("mean"),
+            vec![x.clone(), last_axis.clone()],
+            &keep,
+            &node.ty,
+        );
         let centred = self.emit_between("Sub", &part("centred"), vec![x, mean], &[], &full);
-        let square = self.emit_between("Mul", &part("square"), vec![centred.clone(), centred], &[], &full);
-        let variance = self.emit_between("ReduceMean", &part("variance"), vec![square, last_axis], &keep, &node.ty);
+        let square =
+            self.emit_between("Mul", &part("square"), vec![centred.clone(), centred], &[], &full);
+        let variance = self.emit_between(
+            "ReduceMean",
+            &part("variance"),
+            vec![square, last_axis],
+            &keep,
+            &node.ty,
+        );
         let epsilon = self.number(epsilon);
-        let shifted = self.emit_between("Add", &part("shifted"), vec![variance, epsilon], &[], &node.ty);
+        let shifted =
+            self.emit_between("Add", &part("shifted"), vec![variance, epsilon], &[], &node.ty);
         let root = self.emit_between("Sqrt", &part("root"), vec![shifted], &[], &node.ty);
         self.define(id, &own, "Reciprocal", vec![root], &[]);
         Ok(())
@@ -81,7 +110,8 @@ impl Lowering<'_> {
 
     pub(super) fn expand(&mut self, id: NodeId, node: &Node, shape: &Shape) -> Result<(), Error> {
         let x = node.inputs[0];
-        let is_product = |reader: &&Node| matches!(reader.op, Op::MatMul | Op::Linear | Op::Gemm { .. });
+        let is_product =
+            |reader: &&Node| matches!(reader.op, Op::MatMul | Op::Linear | Op::Gemm { .. });
         if !self.graph.nodes().iter().filter(is_product).any(|reader| reader.inputs.contains(&id)) {
             let inputs = vec![self.value(x)?, self.shape(shape)];
             self.define(id, shape, "Expand", inputs, &[]);
@@ -94,18 +124,35 @@ impl Lowering<'_> {
         let mut dims: Vec<Dim> = vec![Dim::from(1); shape.rank() - given.rank()];
         dims.extend_from_slice(given.dims());
         let mut tensor = self.form(x, &dims.iter().collect())?;
-        let mut repeated: Vec<usize> = (0..dims.len()).filter(|&axis| dims[axis] != shape.dims()[axis]).collect();
+        let mut repeated: Vec<usize> =
+            (0..dims.len()).filter(|&axis| dims[axis] != shape.dims()[axis]).collect();
         let last = repeated.pop();
         let mut gather = |lowering: &mut Self, tensor: String, axis: usize| {
             let size = &shape.dims()[axis];
             let inputs = vec![lowering.integers(&[0]), lowering.size(size)];
-            let first = lowering.emit_between("Expand", &format!("{}.first", node.name), inputs, &[], &Type::new(DType::I64, [size]));
+            let first = lowering.emit_between(
+                "Expand",
+                &format!("{}.first", node.name),
+                inputs,
+                &[],
+                &Type::new(DType::I64, [size]),
+            );
             dims[axis] = size.clone();
-            (vec![tensor, first], [Attribute::Int("axis", axis as i64)], Type::new(node.ty.dtype, dims.clone()))
+            (
+                vec![tensor, first],
+                [Attribute::Int("axis", axis as i64)],
+                Type::new(node.ty.dtype, dims.clone()),
+            )
         };
         for axis in repeated {
             let (inputs, along, ty) = gather(self, tensor, axis);
-            tensor = self.emit_between("Gather", &format!("{}.repeated", node.name), inputs, &along, &ty);
+            tensor = self.emit_between(
+                "Gather",
+                &format!("{}.repeated", node.name),
+                inputs,
+                &along,
+                &ty,
+            );
         }
         match last {
             Some(axis) => {
@@ -121,10 +168,15 @@ impl Lowering<'_> {
         let x = node.inputs[0];
         let own = &self.graph.node(x).ty.shape;
         // Sums over columns can read flat rows.
-        let is_flat = own.rank() > 2 && *axes == [own.rank() - 1] && self.has(x, &rows(own)) && !self.has(x, own);
+        let is_flat = own.rank() > 2
+            && *axes == [own.rank() - 1]
+            && self.has(x, &rows(own))
+            && !self.has(x, own);
         let (from, to, axes) = match is_flat {
             true => (rows(own), rows(&node.ty.shape), vec![1]),
-            false => (own.clone(), node.ty.shape.clone(), axes.iter().map(|&axis| axis as i64).collect()),
+            false => {
+                (own.clone(), node.ty.shape.clone(), axes.iter().map(|&axis| axis as i64).collect())
+            }
         };
         let inputs = vec![self.form(x, &from)?, self.integers(&axes)];
         self.define(id, &to, "ReduceSum", inputs, &[Attribute::Int("keepdims", 1)]);
@@ -141,12 +193,19 @@ impl Lowering<'_> {
         let ids_ty = &self.graph.node(ids).ty;
         let count = ids_ty.shape.dims().iter().fold(Dim::from(1), |count, dim| count * dim);
         let row = &node.ty.shape.dims()[1..];
-        let one_each_row: Shape = [&count].into_iter().chain(std::iter::repeat_n(&Dim::from(1), row.len())).collect();
+        let one_each_row: Shape =
+            [&count].into_iter().chain(std::iter::repeat_n(&Dim::from(1), row.len())).collect();
         let flat: Shape = [&count].into_iter().chain(row).collect();
         let mut indices = self.form(ids, &one_each_row)?;
         if one_each_row != flat {
             let inputs = vec![indices, self.shape(&flat)];
-            indices = self.emit_between("Expand", &format!("{}.ids", node.name), inputs, &[], &Type::new(ids_ty.dtype, flat.clone()));
+            indices = self.emit_between(
+                "Expand",
+                &format!("{}.ids", node.name),
+                inputs,
+                &[],
+                &Type::new(ids_ty.dtype, flat.clone()),
+            );
         }
         let inputs = vec![self.value(table)?, indices, self.form(updates, &flat)?];
         let attributes = [Attribute::Int("axis", 0), Attribute::Text("reduction", "add")];
@@ -158,9 +217,16 @@ impl Lowering<'_> {
     /// and the gradient needs the exponentials.
     pub(super) fn log_sum_exp(&mut self, id: NodeId, node: &Node) -> Result<(), Error> {
         let (exponentials, shape, largest) = self.exponentials(node)?;
-        let (shape, axes, part) = (one_each(&shape), self.integers(&[-1]), |what: &str| format!("{}.{what}", node.name));
+        let (shape, axes, part) =
+            (one_each(&shape), self.integers(&[-1]), |what: &str| format!("{}.{what}", node.name));
         let of_rows = Type::new(node.ty.dtype, shape.clone());
-        let sum = self.emit_between("ReduceSum", &part("sum"), vec![exponentials, axes], &[Attribute::Int("keepdims", 1)], &of_rows);
+        let sum = self.emit_between(
+            "ReduceSum",
+            &part("sum"),
+            vec![exponentials, axes],
+            &[Attribute::Int("keepdims", 1)],
+            &of_rows,
+        );
         let logarithm = self.emit_between("Log", &part("logarithm"), vec![sum], &[], &of_rows);
         self.define(id, &shape, "Add", vec![logarithm, largest], &[]);
         Ok(())
@@ -177,11 +243,22 @@ impl Lowering<'_> {
         }
         let is_flat = own.rank() > 2 && self.has(x, &rows(own)) && !self.has(x, own);
         let shape = if is_flat { rows(own) } else { own.clone() };
-        let (full, of_rows) = (Type::new(node.ty.dtype, shape.clone()), Type::new(node.ty.dtype, one_each(&shape)));
-        let (x, axes, part) = (self.form(x, &shape)?, self.integers(&[-1]), |what: &str| format!("{}.{what}", node.name));
-        let largest = self.emit_between("ReduceMax", &part("largest"), vec![x.clone(), axes], &[Attribute::Int("keepdims", 1)], &of_rows);
-        let shifted = self.emit_between("Sub", &part("shifted"), vec![x, largest.clone()], &[], &full);
-        let exponentials = self.emit_between("Exp", &part("exponentials"), vec![shifted], &[], &full);
+        let (full, of_rows) =
+            (Type::new(node.ty.dtype, shape.clone()), Type::new(node.ty.dtype, one_each(&shape)));
+        let (x, axes, part) = (self.form(x, &shape)?, self.integers(&[-1]), |what: &str| {
+            format!("{}.{what}", node.name)
+        });
+        let largest = self.emit_between(
+            "ReduceMax",
+            &part("largest"),
+            vec![x.clone(), axes],
+            &[Attribute::Int("keepdims", 1)],
+            &of_rows,
+        );
+        let shifted =
+            self.emit_between("Sub", &part("shifted"), vec![x, largest.clone()], &[], &full);
+        let exponentials =
+            self.emit_between("Exp", &part("exponentials"), vec![shifted], &[], &full);
         let made = (exponentials, shape, largest);
         self.exponentials.insert(rows_of, made.clone());
         Ok(made)

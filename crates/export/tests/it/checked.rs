@@ -2,8 +2,9 @@
 //! locations are rejected.
 
 use cognate_export::proto::{
-    AttributeProto, AttributeType, DataLocation, DataType, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
-    StringStringEntryProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
+    AttributeProto, AttributeType, DataLocation, DataType, DimensionProto, GraphProto, ModelProto,
+    NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorProto, TensorShapeProto,
+    TensorTypeProto, TypeProto, ValueInfoProto,
 };
 use cognate_export::{ErrorKind, Limits, Listing, check_model};
 use prost::Message;
@@ -14,30 +15,59 @@ fn value(name: &str, dims: &[i64]) -> ValueInfoProto {
     let dim = |&size: &i64| DimensionProto { dim_value: Some(size), dim_param: None };
     let shape = Some(TensorShapeProto { dim: dims.iter().map(dim).collect() });
     let tensor_type = Some(TensorTypeProto { elem_type: DataType::Float.into(), shape });
-    ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type }), doc_string: String::new() }
+    ValueInfoProto {
+        name: name.into(),
+        r#type: Some(TypeProto { tensor_type }),
+        doc_string: String::new(),
+    }
 }
 
 fn node(operator: &str, inputs: &[&str], output: &str) -> NodeProto {
     let input = inputs.iter().map(|&name| name.into()).collect();
-    NodeProto { input, output: vec![output.into()], op_type: operator.into(), ..NodeProto::default() }
+    NodeProto {
+        input,
+        output: vec![output.into()],
+        op_type: operator.into(),
+        ..NodeProto::default()
+    }
 }
 
 fn floats(name: &str, dims: &[i64], bytes: usize) -> TensorProto {
     let raw_data = Some(vec![0; bytes].into());
-    TensorProto { dims: dims.into(), data_type: DataType::Float.into(), name: name.into(), raw_data, ..TensorProto::default() }
+    TensorProto {
+        dims: dims.into(),
+        data_type: DataType::Float.into(),
+        name: name.into(),
+        raw_data,
+        ..TensorProto::default()
+    }
 }
 
 fn integers(name: &str, values: &[i64]) -> TensorProto {
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let (dims, data_type) = (vec![values.len() as i64], DataType::Int64.into());
-    TensorProto { dims, data_type, name: name.into(), raw_data: Some(bytes.into()), ..TensorProto::default() }
+    TensorProto {
+        dims,
+        data_type,
+        name: name.into(),
+        raw_data: Some(bytes.into()),
+        ..TensorProto::default()
+    }
 }
 
 /// `w: f32 [4]`, with its values in another file.
 fn external(entries: &[(&str, &str)]) -> TensorProto {
-    let entry = |(key, value): &(&str, &str)| StringStringEntryProto { key: (*key).into(), value: (*value).into() };
+    let entry = |(key, value): &(&str, &str)| StringStringEntryProto {
+        key: (*key).into(),
+        value: (*value).into(),
+    };
     let external_data = entries.iter().map(entry).collect();
-    TensorProto { external_data, data_location: DataLocation::External.into(), raw_data: None, ..floats("w", &[4], 0) }
+    TensorProto {
+        external_data,
+        data_location: DataLocation::External.into(),
+        raw_data: None,
+        ..floats("w", &[4], 0)
+    }
 }
 
 /// `y = x + w`
@@ -99,19 +129,28 @@ fn tensors_have_what_their_shapes_say() {
     check(&[
         ("", |_, _| ()),
         ("", |_, graph| graph.initializer.push(floats("none", &[0, 7], 0))),
-        ("", |_, graph| graph.initializer.push(TensorProto { raw_data: None, ..floats("none", &[0], 0) })),
-        ("tensor v: shape [-1] has a negative size", |_, graph| graph.initializer.push(floats("v", &[-1], 4))),
+        ("", |_, graph| {
+            graph.initializer.push(TensorProto { raw_data: None, ..floats("none", &[0], 0) })
+        }),
+        ("tensor v: shape [-1] has a negative size", |_, graph| {
+            graph.initializer.push(floats("v", &[-1], 4))
+        }),
         ("tensor v: shape [4294967296, 4294967296, 4] is too large", |_, graph| {
             graph.initializer.push(floats("v", &[1 << 32, 1 << 32, 4], 4));
         }),
-        ("tensor v: shape [0, 9223372036854775807, 9223372036854775807] is too large", |_, graph| {
-            graph.initializer.push(floats("v", &[0, i64::MAX, i64::MAX], 0));
-        }),
+        (
+            "tensor v: shape [0, 9223372036854775807, 9223372036854775807] is too large",
+            |_, graph| {
+                graph.initializer.push(floats("v", &[0, i64::MAX, i64::MAX], 0));
+            },
+        ),
         ("tensor v: expected 10000000000 bytes for its shape, found 4", |_, graph| {
             graph.initializer.push(floats("v", &[2_500_000_000], 4))
         }),
         ("tensor v: expected 2500000000 values for its shape, found none", |_, graph| {
-            graph.initializer.push(TensorProto { raw_data: None, ..floats("v", &[2_500_000_000], 0) });
+            graph
+                .initializer
+                .push(TensorProto { raw_data: None, ..floats("v", &[2_500_000_000], 0) });
         }),
         ("tensor v: unknown element type 99", |_, graph| {
             graph.initializer.push(TensorProto { data_type: 99, ..floats("v", &[1], 4) });
@@ -123,18 +162,34 @@ fn tensors_have_what_their_shapes_say() {
 #[test]
 fn names_are_given_once_and_before_they_are_read() {
     check(&[
-        ("duplicate or empty name \"w\" of an initializer", |_, graph| graph.initializer.push(floats("w", &[1], 4))),
-        ("duplicate or empty name \"x\" of an input", |_, graph| graph.input.push(value("x", &[1]))),
-        ("node \"y\" (Neg): duplicate output \"y\"", |_, graph| graph.node.push(node("Neg", &["x"], "y"))),
-        ("node \"a\" (Neg): input \"b\" is not computed before the node: it is missing, computed later, or part of a cycle", |_, graph| {
-            graph.node.extend([node("Neg", &["b"], "a"), node("Neg", &["a"], "b")]);
+        ("duplicate or empty name \"w\" of an initializer", |_, graph| {
+            graph.initializer.push(floats("w", &[1], 4))
         }),
+        ("duplicate or empty name \"x\" of an input", |_, graph| {
+            graph.input.push(value("x", &[1]))
+        }),
+        ("node \"y\" (Neg): duplicate output \"y\"", |_, graph| {
+            graph.node.push(node("Neg", &["x"], "y"))
+        }),
+        (
+            "node \"a\" (Neg): input \"b\" is not computed before the node: it is missing, computed later, or part of a cycle",
+            |_, graph| {
+                graph.node.extend([node("Neg", &["b"], "a"), node("Neg", &["a"], "b")]);
+            },
+        ),
         ("output z: no node computes it", |_, graph| graph.output.push(value("z", &[1]))),
         ("no operator set", |model, _| model.opset_import.clear()),
-        ("operator set \"\": expected version 1 to 28, found 1000", |model, _| model.opset_import[0].version = 1000),
-        ("node \"z\" (Gelu): operator set \"org.example\" is not imported by the model", |_, graph| {
-            graph.node.push(NodeProto { domain: "org.example".into(), ..node("Gelu", &["x"], "z") });
+        ("operator set \"\": expected version 1 to 28, found 1000", |model, _| {
+            model.opset_import[0].version = 1000
         }),
+        (
+            "node \"z\" (Gelu): operator set \"org.example\" is not imported by the model",
+            |_, graph| {
+                graph
+                    .node
+                    .push(NodeProto { domain: "org.example".into(), ..node("Gelu", &["x"], "z") });
+            },
+        ),
     ]);
     let folder = folder();
     let mut twice = good().encode_to_vec();
@@ -153,33 +208,62 @@ fn amounts_are_bounded() {
             "node \"z\" (ConstantOfShape): creates a tensor of 1099511627776 elements; expected at most 67108864; to allow more, set COGNATE_LIMITS=elements=N",
             |_, graph| {
                 graph.initializer.push(integers("shape", &[1 << 20]));
-                graph.node.extend([node("Mul", &["shape", "shape"], "square"), node("ConstantOfShape", &["square"], "z")]);
+                graph.node.extend([
+                    node("Mul", &["shape", "shape"], "square"),
+                    node("ConstantOfShape", &["square"], "z"),
+                ]);
             },
         ),
         (
             "node \"z\" (Range): counts 1099511627776 elements; expected at most 67108864; to allow more, set COGNATE_LIMITS=elements=N",
             |_, graph| {
-                graph.initializer.extend([integers("from", &[0]), integers("to", &[1 << 40]), integers("step", &[1])]);
+                graph.initializer.extend([
+                    integers("from", &[0]),
+                    integers("to", &[1 << 40]),
+                    integers("step", &[1]),
+                ]);
                 graph.node.push(node("Range", &["from", "to", "step"], "z"));
             },
         ),
-        ("node \"z\" (Loop): may not end; only a constant number of iterations is supported", |_, graph| {
-            graph.node.push(node("Loop", &["", "x"], "z"));
-        }),
+        (
+            "node \"z\" (Loop): may not end; only a constant number of iterations is supported",
+            |_, graph| {
+                graph.node.push(node("Loop", &["", "x"], "z"));
+            },
+        ),
     ]);
     let folder = folder();
     let mut model = good();
     for _ in 0..20 {
-        let branch = AttributeProto { name: "b".into(), r#type: AttributeType::Graph.into(), g: model.graph, ..AttributeProto::default() };
+        let branch = AttributeProto {
+            name: "b".into(),
+            r#type: AttributeType::Graph.into(),
+            g: model.graph,
+            ..AttributeProto::default()
+        };
         let node = NodeProto { attribute: vec![branch], ..node("If", &["w"], "z") };
-        model.graph = Some(GraphProto { node: vec![node], initializer: vec![floats("w", &[1], 4)], ..GraphProto::default() });
+        model.graph = Some(GraphProto {
+            node: vec![node],
+            initializer: vec![floats("w", &[1], 4)],
+            ..GraphProto::default()
+        });
     }
     let deep = said(folder.path(), &model.encode_to_vec());
-    assert_eq!(deep, "node \"z\" (If): ".repeat(16) + "expected at most 16 nested graphs; to allow more, set COGNATE_LIMITS=depth=N");
+    assert_eq!(
+        deep,
+        "node \"z\" (If): ".repeat(16)
+            + "expected at most 16 nested graphs; to allow more, set COGNATE_LIMITS=depth=N"
+    );
     let path = folder.path().join("a.onnx");
     fs::write(&path, good().encode_to_vec()).unwrap();
-    let error = check_model(&path, &Limits { parts: 5, ..Limits::default() }).unwrap_err().to_string();
-    assert!(error.ends_with("a.onnx: expected at most 5 parts; to allow more, set COGNATE_LIMITS=parts=N"), "{error}");
+    let error =
+        check_model(&path, &Limits { parts: 5, ..Limits::default() }).unwrap_err().to_string();
+    assert!(
+        error.ends_with(
+            "a.onnx: expected at most 5 parts; to allow more, set COGNATE_LIMITS=parts=N"
+        ),
+        "{error}"
+    );
 }
 
 #[test]
@@ -187,11 +271,15 @@ fn limits_are_given_by_name() {
     let limits = |text: &str| Limits::from_text(text).map_err(|error| error.to_string());
     let usual = Limits::default();
     assert_eq!(limits(""), Ok(usual));
-    assert_eq!(limits("depth=32, elements=1000"), Ok(Limits { depth: 32, elements: 1000, ..usual }));
+    assert_eq!(
+        limits("depth=32, elements=1000"),
+        Ok(Limits { depth: 32, elements: 1000, ..usual })
+    );
     assert_eq!(limits("parts=7,"), Ok(Limits { parts: 7, ..usual }));
     for wrong in ["parts", "parts=", "parts=-1", "parts=0", "depth=65", "nodes=3", "elements=1e9"] {
-        let expected =
-            format!("COGNATE_LIMITS: expected parts=N, depth=N (at most 64) or elements=N, separated by commas, found {wrong:?}");
+        let expected = format!(
+            "COGNATE_LIMITS: expected parts=N, depth=N (at most 64) or elements=N, separated by commas, found {wrong:?}"
+        );
         assert_eq!(limits(wrong), Err(expected));
     }
 }
@@ -202,18 +290,33 @@ fn weights_lie_in_the_folder() {
         ("", &[("location", "w.data"), ("length", "16")]),
         ("", &[("location", "w.data"), ("offset", "16")]),
         ("", &[("location", "inner/w.data")]),
-        ("expected 16 bytes at offset 17 of w.data, found 32 in all", &[("location", "w.data"), ("offset", "17")]),
+        (
+            "expected 16 bytes at offset 17 of w.data, found 32 in all",
+            &[("location", "w.data"), ("offset", "17")],
+        ),
         (
             "expected 16 bytes at offset 18446744073709551612 of w.data, found 32 in all",
             &[("location", "w.data"), ("offset", "18446744073709551612")],
         ),
-        ("external data: offset: expected a number, found \"-1\"", &[("location", "w.data"), ("offset", "-1")]),
-        ("expected 16 bytes for its shape, found external data of 17", &[("location", "w.data"), ("length", "17")]),
+        (
+            "external data: offset: expected a number, found \"-1\"",
+            &[("location", "w.data"), ("offset", "-1")],
+        ),
+        (
+            "expected 16 bytes for its shape, found external data of 17",
+            &[("location", "w.data"), ("length", "17")],
+        ),
         ("external data: duplicate location", &[("location", "w.data"), ("location", "w.data")]),
         ("external data has no location", &[("offset", "0")]),
         ("location \"inner\": is not a regular file", &[("location", "inner")]),
-        ("location \"../w.data\": expected the name of a file in the graph's folder", &[("location", "../w.data")]),
-        ("location \"*/_ORT_MEM_ADDR_/*\": expected the name of a file in the graph's folder", &[("location", "*/_ORT_MEM_ADDR_/*")]),
+        (
+            "location \"../w.data\": expected the name of a file in the graph's folder",
+            &[("location", "../w.data")],
+        ),
+        (
+            "location \"*/_ORT_MEM_ADDR_/*\": expected the name of a file in the graph's folder",
+            &[("location", "*/_ORT_MEM_ADDR_/*")],
+        ),
     ];
     let folder = folder();
     fs::create_dir(folder.path().join("inner")).unwrap();
@@ -224,8 +327,11 @@ fn weights_lie_in_the_folder() {
         let said = said(folder.path(), &model.encode_to_vec());
         said.replace("tensor w: ", "")
     };
-    let failures: Vec<_> =
-        inside.iter().filter(|(expected, entries)| found(entries) != *expected).map(|(_, entries)| found(entries)).collect();
+    let failures: Vec<_> = inside
+        .iter()
+        .filter(|(expected, entries)| found(entries) != *expected)
+        .map(|(_, entries)| found(entries))
+        .collect();
     assert!(failures.is_empty(), "{failures:#?}");
 }
 
@@ -240,12 +346,21 @@ fn no_link_is_followed_to_weights() {
     fs::hard_link(path("named"), path("again")).unwrap();
     for (location, expected) in [
         ("link", "is behind a link, which ONNX does not allow for weights; copy the file there"),
-        ("round/w.data", "is behind a link, which ONNX does not allow for weights; copy the file there"),
-        ("again", "has several hard links, which ONNX does not allow for weights; copy the file there"),
+        (
+            "round/w.data",
+            "is behind a link, which ONNX does not allow for weights; copy the file there",
+        ),
+        (
+            "again",
+            "has several hard links, which ONNX does not allow for weights; copy the file there",
+        ),
     ] {
         let mut model = good();
         model.graph.as_mut().unwrap().initializer = vec![external(&[("location", location)])];
-        assert_eq!(said(folder.path(), &model.encode_to_vec()), format!("tensor w: location {location:?}: {expected}"));
+        assert_eq!(
+            said(folder.path(), &model.encode_to_vec()),
+            format!("tensor w: location {location:?}: {expected}")
+        );
     }
 }
 
@@ -258,7 +373,11 @@ fn a_file_that_changes_meanwhile_is_noticed() {
     checked.unchanged().unwrap();
     fs::write(folder.path().join("w.data"), [0; 33]).unwrap();
     let error = checked.unchanged().unwrap_err().to_string();
-    assert!(error.ends_with("w.data: changed while it was read; try again when no program writes to it"), "{error}");
+    assert!(
+        error
+            .ends_with("w.data: changed while it was read; try again when no program writes to it"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -268,7 +387,12 @@ fn fuzz_onnx() {
     let nested = {
         let mut model = good();
         let graph = model.graph.as_mut().unwrap();
-        let branch = AttributeProto { name: "b".into(), r#type: AttributeType::Graph.into(), g: good().graph, ..AttributeProto::default() };
+        let branch = AttributeProto {
+            name: "b".into(),
+            r#type: AttributeType::Graph.into(),
+            g: good().graph,
+            ..AttributeProto::default()
+        };
         graph.node.push(NodeProto { attribute: vec![branch], ..node("If", &["x"], "z") });
         graph.initializer.push(integers("shape", &[1 << 20, 1 << 20]));
         graph.node.push(node("ConstantOfShape", &["shape"], "many"));

@@ -25,25 +25,43 @@ fn reading(name: &str, parameters: &[(&str, usize)], weights: Weights) -> Progra
     let builder = Builder::new(name);
     let ids = builder.input("ids", DType::I64, ["n"]);
     for (name, rows) in parameters {
-        builder.output(&format!("{name}.rows"), builder.root().parameter(name, [*rows, 8]).gather(ids));
+        builder.output(
+            &format!("{name}.rows"),
+            builder.root().parameter(name, [*rows, 8]).gather(ids),
+        );
     }
     Program::new(builder.finish().unwrap(), weights).unwrap()
 }
 
 fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
     names.sort();
     names
 }
 
 /// Name, offset and length of each external tensor.
 fn placed(model: &ModelProto) -> Vec<(String, usize, usize)> {
-    let tensors = model.graph.as_ref().unwrap().initializer.iter().filter(|tensor| tensor.data_location() == DataLocation::External);
+    let tensors = model
+        .graph
+        .as_ref()
+        .unwrap()
+        .initializer
+        .iter()
+        .filter(|tensor| tensor.data_location() == DataLocation::External);
     tensors
         .map(|tensor| {
-            let value = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key).unwrap().value.as_str();
+            let value = |key: &str| {
+                tensor.external_data.iter().find(|entry| entry.key == key).unwrap().value.as_str()
+            };
             assert_eq!(value("location"), WEIGHTS);
-            (tensor.name.clone(), value("offset").parse().unwrap(), value("length").parse().unwrap())
+            (
+                tensor.name.clone(),
+                value("offset").parse().unwrap(),
+                value("length").parse().unwrap(),
+            )
         })
         .collect()
 }
@@ -75,14 +93,20 @@ fn every_distinct_weight_is_stored_once_and_aligned() {
     .into_iter()
     .collect();
     let encoder = reading("encoder", &[("first", 3), ("large", 4096)], weights.clone());
-    let decoder = reading("decoder", &[("tied", 3), ("other", 1), ("large", 4096)], weights.clone());
+    let decoder =
+        reading("decoder", &[("tied", 3), ("other", 1), ("large", 4096)], weights.clone());
     let graphs = [("encoder.onnx", &encoder), ("decoder.onnx", &decoder)];
-    let report = write_folder(&destination, &export(&graphs), &[("config.json", b"{}")], Existing::Refuse).unwrap();
+    let report =
+        write_folder(&destination, &export(&graphs), &[("config.json", b"{}")], Existing::Refuse)
+            .unwrap();
 
     let encoder = placed(&read_model(&destination.join("encoder.onnx")).unwrap());
     let decoder = placed(&read_model(&destination.join("decoder.onnx")).unwrap());
     assert_eq!(encoder, [("first".into(), 0, 96), ("large".into(), 4096, 131_072)]);
-    assert_eq!(decoder, [("tied".into(), 0, 96), ("other".into(), 135_168, 32), ("large".into(), 4096, 131_072)]);
+    assert_eq!(
+        decoder,
+        [("tied".into(), 0, 96), ("other".into(), 135_168, 32), ("large".into(), 4096, 131_072)]
+    );
 
     let bytes = fs::read(destination.join(WEIGHTS)).unwrap();
     assert_eq!(bytes.len(), 135_168 + 32);
@@ -112,20 +136,31 @@ fn graph_files_are_those_of_the_folder() {
 
 #[test]
 fn two_weights_of_one_name_are_refused() {
-    let weights = |seed| [("shared".to_owned(), Recipe::generated(Arc::new(Noise(seed)), &[2, 8]))].into_iter().collect();
-    let (encoder, decoder) = (reading("encoder", &[("shared", 2)], weights(1)), reading("decoder", &[("shared", 2)], weights(2)));
-    let error = export(&[("encoder.onnx", &encoder), ("decoder.onnx", &decoder)]).graph_files().unwrap_err();
+    let weights = |seed| {
+        [("shared".to_owned(), Recipe::generated(Arc::new(Noise(seed)), &[2, 8]))]
+            .into_iter()
+            .collect()
+    };
+    let (encoder, decoder) = (
+        reading("encoder", &[("shared", 2)], weights(1)),
+        reading("decoder", &[("shared", 2)], weights(2)),
+    );
+    let error = export(&[("encoder.onnx", &encoder), ("decoder.onnx", &decoder)])
+        .graph_files()
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Weights);
     assert_snapshot!(error, @"shared: encoder and decoder share a weights file, but have different weights with this name");
 }
 
 #[test]
 fn a_parameter_without_elements_has_no_place_in_the_weights_file() {
-    let weights = [("none".to_owned(), Recipe::generated(Arc::new(Noise(1)), &[0, 8]))].into_iter().collect();
+    let weights =
+        [("none".to_owned(), Recipe::generated(Arc::new(Noise(1)), &[0, 8]))].into_iter().collect();
     let program = reading("empty", &[("none", 0)], weights);
     let folder = tempfile::tempdir().unwrap();
     let destination = folder.path().join("out");
-    write_folder(&destination, &export(&[("empty.onnx", &program)]), &[], Existing::Refuse).unwrap();
+    write_folder(&destination, &export(&[("empty.onnx", &program)]), &[], Existing::Refuse)
+        .unwrap();
     assert_eq!(names(&destination), ["empty.onnx"]);
 }
 
@@ -138,11 +173,18 @@ fn destinations_are_refused_or_replaced_as_asked() {
     builder.output("y", builder.input("x", DType::F32, [Dim::symbol("n")]) * 2.0);
     let program = Program::new(builder.finish().unwrap(), Weights::default()).unwrap();
     let graphs = [("double.onnx", &program)];
-    let write = |name: &str, existing| write_folder(&root.join(name), &export(&graphs), &[("config.json", b"new")], existing);
+    let write = |name: &str, existing| {
+        write_folder(&root.join(name), &export(&graphs), &[("config.json", b"new")], existing)
+    };
 
     fs::create_dir(root.join("empty")).unwrap();
     fs::write(root.join("file"), b"mine").unwrap();
-    for (name, file) in [("earlier", "config.json"), ("earlier", "encoder.onnx"), ("mine", "config.json"), ("mine", "model.safetensors")] {
+    for (name, file) in [
+        ("earlier", "config.json"),
+        ("earlier", "encoder.onnx"),
+        ("mine", "config.json"),
+        ("mine", "model.safetensors"),
+    ] {
         fs::create_dir_all(root.join(name)).unwrap();
         fs::write(root.join(name).join(file), b"old").unwrap();
     }
@@ -153,7 +195,8 @@ fn destinations_are_refused_or_replaced_as_asked() {
         for existing in [Existing::Refuse, Existing::Replace] {
             let result = match write(name, existing) {
                 Ok(_) => format!("written: {}", names(&root.join(name)).join(", ")),
-                Err(error) => format!("{:?}: {error}", error.kind()).replace(&*folder.path().to_string_lossy(), ""),
+                Err(error) => format!("{:?}: {error}", error.kind())
+                    .replace(&*folder.path().to_string_lossy(), ""),
             };
             lines.push(format!("{name} {existing:?}: {result}"));
         }
@@ -172,7 +215,8 @@ fn nothing_appears_before_the_commit_and_nothing_stays_without_it() {
     staged.write("config.json", b"{}").unwrap();
     assert_eq!(fs::read(staged.path().join("config.json")).unwrap(), b"{}");
     assert!(!destination.exists());
-    let errors = ["config.json", "", "a/b", "../b", ".."].map(|name| staged.write(name, b"").unwrap_err().to_string());
+    let errors = ["config.json", "", "a/b", "../b", ".."]
+        .map(|name| staged.write(name, b"").unwrap_err().to_string());
     assert_snapshot!(errors.join("\n"), @r#"
     config.json: duplicate file name
     "": expected a file name without folders

@@ -1,6 +1,9 @@
 //! Small graphs for several tests, with computed weights.
 
-use cognate_graph::{Builder, DType, Dim, Generator, Program, Recipe, Scope, Statistic, Tensor, Unary, Weights, concat};
+use cognate_graph::{
+    Builder, DType, Dim, Generator, Program, Recipe, Scope, Statistic, Tensor, Unary, Weights,
+    concat,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -12,7 +15,9 @@ impl Generator for Noise {
     fn fill(&self, first: usize, values: &mut [f32]) {
         for (index, value) in values.iter_mut().enumerate() {
             // SplitMix64 (Steele et al. 2014).
-            let mut bits = (self.0 << 32).wrapping_add((first + index) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut bits = (self.0 << 32)
+                .wrapping_add((first + index) as u64)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15);
             bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
             *value = ((bits ^ (bits >> 31)) >> 40) as f32 / (1 << 24) as f32 - 0.5;
@@ -56,7 +61,10 @@ fn programs<'n>(definitions: &[Definition<'n>]) -> Vec<(&'n str, Program)> {
         recipes.entry(node.name.clone()).or_insert_with(recipe);
     }
     let weights: Weights = recipes.into_iter().collect();
-    graphs.into_iter().map(|(name, graph)| (name, Program::new(graph, weights.clone()).unwrap())).collect()
+    graphs
+        .into_iter()
+        .map(|(name, graph)| (name, Program::new(graph, weights.clone()).unwrap()))
+        .collect()
 }
 
 fn linear<'g>(scope: &Scope<'g>, x: Tensor<'g>, out: usize) -> Tensor<'g> {
@@ -81,7 +89,10 @@ pub(crate) fn mlp(builder: &Builder) {
         x = layer_norm(&scope.at("norm"), x + linear(&scope.at("fc2"), hidden, 8));
     }
     // A bias `[1, n]` is added to every row, too.
-    builder.output("y", linear(&builder.root().at("head"), x, 5) + builder.root().parameter("final_bias", [1, 5]));
+    builder.output(
+        "y",
+        linear(&builder.root().at("head"), x, 5) + builder.root().parameter("final_bias", [1, 5]),
+    );
 }
 
 /// Causal self-attention with a past that may be empty; beams are an axis.
@@ -89,7 +100,11 @@ pub(crate) fn attention(builder: &Builder) {
     let (heads, d_k) = (2usize, 4usize);
     let [batch, beams, tgt, past] = ["batch", "beams", "tgt", "past"].map(Dim::symbol);
     let cache = [batch.clone(), beams.clone(), heads.into(), past.clone(), d_k.into()];
-    let x = builder.input("x", DType::F32, [batch.clone(), beams.clone(), tgt.clone(), (heads * d_k).into()]);
+    let x = builder.input(
+        "x",
+        DType::F32,
+        [batch.clone(), beams.clone(), tgt.clone(), (heads * d_k).into()],
+    );
     let past_key = builder.input("past.key", DType::F32, cache.clone());
     let past_value = builder.input("past.value", DType::F32, cache);
 
@@ -115,7 +130,11 @@ pub(crate) fn attention(builder: &Builder) {
 pub(crate) fn cross_attention(builder: &Builder) {
     let (heads, d_k) = (2usize, 4usize);
     let [batch, beams, tgt, src] = ["batch", "beams", "tgt", "src"].map(Dim::symbol);
-    let x = builder.input("x", DType::F32, [batch.clone(), beams.clone(), tgt.clone(), (heads * d_k).into()]);
+    let x = builder.input(
+        "x",
+        DType::F32,
+        [batch.clone(), beams.clone(), tgt.clone(), (heads * d_k).into()],
+    );
     let mask = builder.input("attention_mask", DType::I64, [batch.clone(), src.clone()]);
     let memory = [batch.clone(), heads.into(), src.clone(), d_k.into()];
     let key = builder.input("cross.key", DType::F32, memory.clone());
@@ -125,12 +144,20 @@ pub(crate) fn cross_attention(builder: &Builder) {
     let _named = scope.enter();
     let rows = &beams * &tgt;
     let query = linear(&scope.at("q_proj"), x, heads * d_k);
-    let query = query.reshape([batch.clone(), rows.clone(), heads.into(), d_k.into()]).transpose(&[0, 2, 1, 3]);
-    let hidden = mask.less_or_equal(builder.integer(0)).select(builder.scalar(-1e9), builder.scalar(0.0));
-    let scores = query.matmul(key.t()) + hidden.reshape([batch.clone(), 1.into(), 1.into(), src.clone()]);
+    let query = query
+        .reshape([batch.clone(), rows.clone(), heads.into(), d_k.into()])
+        .transpose(&[0, 2, 1, 3]);
+    let hidden =
+        mask.less_or_equal(builder.integer(0)).select(builder.scalar(-1e9), builder.scalar(0.0));
+    let scores =
+        query.matmul(key.t()) + hidden.reshape([batch.clone(), 1.into(), 1.into(), src.clone()]);
     let context = scores.softmax().matmul(value).transpose(&[0, 2, 1, 3]);
-    let context = context.reshape([batch.clone(), beams.clone(), tgt.clone(), (heads * d_k).into()]);
-    builder.output("y", layer_norm(&scope.at("norm"), x + linear(&scope.at("out_proj"), context, heads * d_k)));
+    let context =
+        context.reshape([batch.clone(), beams.clone(), tgt.clone(), (heads * d_k).into()]);
+    builder.output(
+        "y",
+        layer_norm(&scope.at("norm"), x + linear(&scope.at("out_proj"), context, heads * d_k)),
+    );
 }
 
 /// A table of tokens, positions counted from the past, and logits from the same table.
@@ -156,7 +183,8 @@ pub(crate) fn reshapes(builder: &Builder) {
     builder.output("split", x.reshape([a.clone(), b.clone(), 2.into(), 3.into()]));
     builder.output("turned", x.reshape([a.clone(), 2.into(), &b * 3]));
     builder.output("line", x.reshape([&a * &b * 6]));
-    builder.output("again", x.reshape([&b * 6, a.clone()]).reshape([a.clone(), b.clone(), 6.into()]));
+    builder
+        .output("again", x.reshape([&b * 6, a.clone()]).reshape([a.clone(), b.clone(), 6.into()]));
     let weight = builder.root().at("map").parameter("weight", [4, 6]);
     // The rows of a Gemm are split directly, without an intermediate shape.
     builder.output("mapped", x.linear(weight, None).reshape([a.clone(), &b * 2, 2.into()]));
@@ -169,9 +197,11 @@ pub(crate) fn reshapes(builder: &Builder) {
 pub(crate) fn elementwise(builder: &Builder) {
     let x = builder.input("x", DType::F32, ["rows".into(), Dim::from(4)]);
     let ids = builder.input("ids", DType::I64, ["rows"]);
-    let sum = x + x.map(Unary::Relu) * x.map(Unary::Sigmoid) - x.map(Unary::Tanh) / (x.map(Unary::Erf) + 2.0);
+    let sum = x + x.map(Unary::Relu) * x.map(Unary::Sigmoid)
+        - x.map(Unary::Tanh) / (x.map(Unary::Erf) + 2.0);
     builder.output("sum", sum);
-    let is_small = (ids * builder.integer(3) - builder.integer(7)).less_or_equal(builder.integer(5));
+    let is_small =
+        (ids * builder.integer(3) - builder.integer(7)).less_or_equal(builder.integer(5));
     builder.output("is_small", is_small);
     builder.output("as_number", is_small.cast(DType::F32) * 0.5 + ids.cast(DType::F32));
     builder.output("as_integer", x.cast(DType::I64));
@@ -185,15 +215,20 @@ pub(crate) fn learning(builder: &Builder) {
     let ids = builder.input("ids", DType::I64, ["batch", "tgt"]);
     let y = linear(&builder.root().at("fc"), x, 8);
     let normal = layer_norm(&builder.root().at("norm"), y);
-    let unit = (y - y.layer_norm_statistic(Statistic::Mean, 1e-5)) * y.layer_norm_statistic(Statistic::InverseDeviation, 1e-5);
+    let unit = (y - y.layer_norm_statistic(Statistic::Mean, 1e-5))
+        * y.layer_norm_statistic(Statistic::InverseDeviation, 1e-5);
     builder.output("normal", normal);
     builder.output("unit", unit);
     builder.output("total", y.log_sum_exp());
     builder.output("shares", y.shifted_exp() / y.shifted_exp().sum(&[2]));
     let rows = y.reshape([y.dim(0) * y.dim(1), 8.into()]);
     let table = rows.gemm(rows, [true, false]);
-    builder.output("table", (table * table).map(Unary::Sqrt).scatter_add(ids % builder.integer(5), y));
-    builder.output("wide", y.sum(&[0, 2]).expand([y.dim(0), y.dim(1), 3.into()]).map(Unary::Exp).map(Unary::Floor));
+    builder
+        .output("table", (table * table).map(Unary::Sqrt).scatter_add(ids % builder.integer(5), y));
+    builder.output(
+        "wide",
+        y.sum(&[0, 2]).expand([y.dim(0), y.dim(1), 3.into()]).map(Unary::Exp).map(Unary::Floor),
+    );
 }
 
 /// Outputs that share a value, or are an input, a weight or a number; nodes whose names are used.

@@ -45,18 +45,26 @@ fn checkpoint() -> (TempDir, [Arc<dyn Storage>; 2]) {
 
 /// Two graphs, each with some of the weights, `[rows, 8]`.
 fn programs(weights: &[(&str, Recipe)]) -> [Program; 2] {
-    let all: Weights = weights.iter().map(|(name, recipe)| ((*name).to_owned(), recipe.clone())).collect();
+    let all: Weights =
+        weights.iter().map(|(name, recipe)| ((*name).to_owned(), recipe.clone())).collect();
     [0, 1].map(|part| {
         let builder = Builder::new(["encoder", "decoder"][part]);
         let x = builder.input("x", DType::F32, ["n".into(), cognate_graph::Dim::from(8)]);
         for (name, recipe) in weights.iter().skip(part.min(weights.len() - 1)) {
-            builder.output(&format!("{name}.y"), x.linear(builder.root().parameter(name, recipe.shape()), None));
+            builder.output(
+                &format!("{name}.y"),
+                x.linear(builder.root().parameter(name, recipe.shape()), None),
+            );
         }
         Program::new(builder.finish().unwrap(), all.clone()).unwrap()
     })
 }
 
-fn write(folder: &Path, existing: Existing, [encoder, decoder]: &[Program; 2]) -> Result<Vec<String>, cognate_export::Error> {
+fn write(
+    folder: &Path,
+    existing: Existing,
+    [encoder, decoder]: &[Program; 2],
+) -> Result<Vec<String>, cognate_export::Error> {
     let metadata = Metadata::default();
     let graphs = [(GRAPHS[0], encoder), (GRAPHS[1], decoder)];
     let export = Export::new(&graphs, GENERATED, &metadata);
@@ -70,7 +78,11 @@ fn write(folder: &Path, existing: Existing, [encoder, decoder]: &[Program; 2]) -
 /// Names and contents of a folder.
 fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
-    entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap_or_default())).collect()
+    entries
+        .map(|entry| {
+            (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap_or_default())
+        })
+        .collect()
 }
 
 #[test]
@@ -86,19 +98,34 @@ fn stored_weights_stay_where_they_are() {
         ("table", table.clone()),
         ("table_again", table.clone()),
     ];
-    assert_eq!(write(folder, Existing::Refuse, &programs(&weights)).unwrap(), [GRAPHS[0], GRAPHS[1], GENERATED, "cognate.json"]);
+    assert_eq!(
+        write(folder, Existing::Refuse, &programs(&weights)).unwrap(),
+        [GRAPHS[0], GRAPHS[1], GENERATED, "cognate.json"]
+    );
 
     let mut lines = Vec::new();
     for file in GRAPHS {
         for tensor in read_model(&folder.join(file)).unwrap().graph.unwrap().initializer {
             assert_eq!(tensor.data_location(), DataLocation::External);
-            let value = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key).unwrap().value.clone();
+            let value = |key: &str| {
+                tensor.external_data.iter().find(|entry| entry.key == key).unwrap().value.clone()
+            };
             let (location, offset, length) = (value("location"), value("offset"), value("length"));
-            lines.push(format!("{file} {} {:?}: {location} at {offset}, {length} bytes", tensor.name, tensor.dims));
+            lines.push(format!(
+                "{file} {} {:?}: {location} at {offset}, {length} bytes",
+                tensor.name, tensor.dims
+            ));
             let start: usize = offset.parse().unwrap();
-            let bytes = fs::read(folder.join(location)).unwrap()[start..start + length.parse::<usize>().unwrap()].to_vec();
+            let bytes = fs::read(folder.join(location)).unwrap()
+                [start..start + length.parse::<usize>().unwrap()]
+                .to_vec();
             let (_, recipe) = weights.iter().find(|(name, _)| *name == tensor.name).unwrap();
-            assert_eq!(bytes, recipe.values::<f32>().into_iter().flat_map(f32::to_le_bytes).collect::<Vec<_>>(), "{}", tensor.name);
+            assert_eq!(
+                bytes,
+                recipe.values::<f32>().into_iter().flat_map(f32::to_le_bytes).collect::<Vec<_>>(),
+                "{}",
+                tensor.name
+            );
         }
     }
     assert_snapshot!(lines.join("\n"), @"
@@ -115,7 +142,14 @@ fn stored_weights_stay_where_they_are() {
     let after = contents(folder);
     assert_eq!(
         after.keys().collect::<Vec<_>>(),
-        ["a.safetensors", "b.safetensors", "cognate.json", "decoder.onnx", "encoder.onnx", GENERATED]
+        [
+            "a.safetensors",
+            "b.safetensors",
+            "cognate.json",
+            "decoder.onnx",
+            "encoder.onnx",
+            GENERATED
+        ]
     );
     assert!(before.iter().all(|(name, bytes)| after[name] == *bytes));
 
@@ -157,8 +191,15 @@ fn offsets_need_more_than_32_bits() {
         ("last", Recipe::stored(storage, start..end, &[2, 8]).unwrap()),
     ];
     write(folder.path(), Existing::Refuse, &programs(&weights)).unwrap();
-    let initializer = read_model(&folder.path().join(GRAPHS[0])).unwrap().graph.unwrap().initializer;
-    let values = |index: usize| initializer[index].external_data.iter().map(|entry| entry.value.as_str()).collect::<Vec<_>>();
+    let initializer =
+        read_model(&folder.path().join(GRAPHS[0])).unwrap().graph.unwrap().initializer;
+    let values = |index: usize| {
+        initializer[index]
+            .external_data
+            .iter()
+            .map(|entry| entry.value.as_str())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(values(0), ["a.safetensors", "8", "5368709120"]);
     assert_eq!(values(1), ["a.safetensors", "6442451080", "64"]);
 }
@@ -168,8 +209,10 @@ fn weights_that_cannot_stay_are_refused_together() {
     let (folder, [a, _]) = checkpoint();
     let folder = folder.path();
     let elsewhere = tempfile::tempdir().unwrap();
-    let outside: Arc<dyn Storage> = Arc::new(Held { path: elsewhere.path().join("c.safetensors"), bytes: vec![0; 64] });
-    let half = |start| Recipe::stored_as(Element::Bf16, a.clone(), start..start + 32, &[2, 8]).unwrap();
+    let outside: Arc<dyn Storage> =
+        Arc::new(Held { path: elsewhere.path().join("c.safetensors"), bytes: vec![0; 64] });
+    let half =
+        |start| Recipe::stored_as(Element::Bf16, a.clone(), start..start + 32, &[2, 8]).unwrap();
     let weights = [
         ("single", Recipe::stored(a.clone(), 0..64, &[2, 8]).unwrap()),
         ("half", half(64)),
@@ -180,7 +223,10 @@ fn weights_that_cannot_stay_are_refused_together() {
     let error = write(folder, Existing::Replace, &programs(&weights)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Weights);
     let text = |error: cognate_export::Error| {
-        error.to_string().replace(&*folder.to_string_lossy(), "DIR").replace(&*elsewhere.path().to_string_lossy(), "ELSEWHERE")
+        error
+            .to_string()
+            .replace(&*folder.to_string_lossy(), "DIR")
+            .replace(&*elsewhere.path().to_string_lossy(), "ELSEWHERE")
     };
     assert_snapshot!(text(error), @"
     DIR: graphs cannot point at its weights; export to a new folder without --in-place
@@ -190,7 +236,11 @@ fn weights_that_cannot_stay_are_refused_together() {
     #[cfg(unix)]
     {
         fs::rename(folder.join("a.safetensors"), elsewhere.path().join("a.safetensors")).unwrap();
-        std::os::unix::fs::symlink(elsewhere.path().join("a.safetensors"), folder.join("a.safetensors")).unwrap();
+        std::os::unix::fs::symlink(
+            elsewhere.path().join("a.safetensors"),
+            folder.join("a.safetensors"),
+        )
+        .unwrap();
         assert_snapshot!(text(write(folder, Existing::Replace, &programs(&weights[..1])).unwrap_err()), @"
         DIR: graphs cannot point at its weights; export to a new folder without --in-place
           DIR/a.safetensors: is a link, which ONNX does not allow for weights; copy the file there
@@ -198,9 +248,15 @@ fn weights_that_cannot_stay_are_refused_together() {
     }
     assert_eq!(contents(folder), before);
     // A weights file that the export would overwrite.
-    let named: Arc<dyn Storage> = Arc::new(Held { path: folder.join(GENERATED), bytes: vec![0; 64] });
+    let named: Arc<dyn Storage> =
+        Arc::new(Held { path: folder.join(GENERATED), bytes: vec![0; 64] });
     fs::write(folder.join(GENERATED), [0; 64]).unwrap();
-    let error = write(folder, Existing::Replace, &programs(&[("w", Recipe::stored(named, 0..64, &[2, 8]).unwrap())])).unwrap_err();
+    let error = write(
+        folder,
+        Existing::Replace,
+        &programs(&[("w", Recipe::stored(named, 0..64, &[2, 8]).unwrap())]),
+    )
+    .unwrap_err();
     assert_snapshot!(error, @"generated.onnx_data: duplicate file name");
 }
 
@@ -211,7 +267,9 @@ fn what_is_there_is_refused_or_replaced_as_asked() {
     let programs = programs(&[("w", Recipe::stored(a, 0..64, &[2, 8]).unwrap())]);
     let text = |result: Result<Vec<String>, cognate_export::Error>| match result {
         Ok(files) => format!("written: {}", files.join(", ")),
-        Err(error) => format!("{:?}: {error}", error.kind()).replace(&*folder.to_string_lossy(), "DIR"),
+        Err(error) => {
+            format!("{:?}: {error}", error.kind()).replace(&*folder.to_string_lossy(), "DIR")
+        }
     };
     fs::write(folder.join("decoder.onnx"), "old").unwrap();
     let before = contents(folder);
@@ -237,5 +295,8 @@ fn what_is_there_is_refused_or_replaced_as_asked() {
     assert_eq!(fs::read(dropped.path().join("encoder.onnx")).unwrap(), b"x");
     drop(dropped);
     assert_eq!(contents(folder), new);
-    assert_eq!(Additions::create(&folder.join("none"), Existing::Refuse).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(
+        Additions::create(&folder.join("none"), Existing::Refuse).unwrap_err().kind(),
+        ErrorKind::Io
+    );
 }

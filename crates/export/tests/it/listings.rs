@@ -1,7 +1,9 @@
 //! Listings of models, and files that are not models.
 
 use crate::graphs;
-use cognate_export::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+use cognate_export::proto::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
+};
 use cognate_export::{ErrorKind, Existing, Export, Listing, Metadata, read_model, write_folder};
 use insta::assert_snapshot;
 use std::fs;
@@ -11,7 +13,10 @@ fn a_listing_tells_what_a_model_holds() {
     let folder = tempfile::tempdir().unwrap();
     let destination = folder.path().join("out");
     let program = graphs::program("decoder", graphs::embeddings);
-    let metadata = Metadata { doc: "A table, twice.".into(), properties: [("checkpoint".into(), "none".into())].into() };
+    let metadata = Metadata {
+        doc: "A table, twice.".into(),
+        properties: [("checkpoint".into(), "none".into())].into(),
+    };
     let graphs = [("decoder.onnx", &program)];
     let export = Export::new(&graphs, "weights.onnx_data", &metadata);
     write_folder(&destination, &export, &[], Existing::Refuse).unwrap();
@@ -20,18 +25,38 @@ fn a_listing_tells_what_a_model_holds() {
 
 #[test]
 fn branches_are_counted_and_strange_names_stay_on_their_line() {
-    let node = |op_type: &str, attribute| NodeProto { op_type: op_type.into(), attribute, ..NodeProto::default() };
-    let tensor = |name: &str, data_type, dims| TensorProto { name: name.into(), data_type, dims, ..TensorProto::default() };
-    let branch = GraphProto { node: vec![node("Add", vec![])], initializer: vec![tensor("inner", 16, vec![3])], ..GraphProto::default() };
-    let branch = AttributeProto { name: "then_branch".into(), g: Some(branch), ..AttributeProto::default() };
+    let node = |op_type: &str, attribute| NodeProto {
+        op_type: op_type.into(),
+        attribute,
+        ..NodeProto::default()
+    };
+    let tensor = |name: &str, data_type, dims| TensorProto {
+        name: name.into(),
+        data_type,
+        dims,
+        ..TensorProto::default()
+    };
+    let branch = GraphProto {
+        node: vec![node("Add", vec![])],
+        initializer: vec![tensor("inner", 16, vec![3])],
+        ..GraphProto::default()
+    };
+    let branch =
+        AttributeProto { name: "then_branch".into(), g: Some(branch), ..AttributeProto::default() };
     let graph = GraphProto {
         name: "merged\u{1b}[31m\n".into(),
         node: vec![node("If", vec![branch.clone(), branch]), node("Add", vec![])],
-        initializer: vec![tensor("nibbles", 22, vec![3]), tensor("new", 99, vec![-1, i64::MAX, i64::MAX])],
+        initializer: vec![
+            tensor("nibbles", 22, vec![3]),
+            tensor("new", 99, vec![-1, i64::MAX, i64::MAX]),
+        ],
         output: vec![ValueInfoProto { name: "sequence".into(), ..ValueInfoProto::default() }],
         ..GraphProto::default()
     };
-    assert_snapshot!("branches", Listing::of(&ModelProto { graph: Some(graph), ..ModelProto::default() }));
+    assert_snapshot!(
+        "branches",
+        Listing::of(&ModelProto { graph: Some(graph), ..ModelProto::default() })
+    );
 }
 
 #[test]
@@ -82,7 +107,8 @@ fn any_bytes_are_read_or_refused_without_panic() {
     let good = cognate_export::to_onnx_bytes(&program, &Metadata::default()).unwrap();
     let mut state = 1u64;
     let mut next = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % below
     };
     for _ in 0..2000 {

@@ -22,7 +22,11 @@ fn nodes(define: fn(&Builder)) -> String {
         let outputs = node.output.join(", ");
         let name = if *output == node.name { String::new() } else { format!("  # {}", node.name) };
         let attributes: String = node.attribute.iter().map(attribute).collect();
-        text.push_str(&format!("{outputs} = {}({}){attributes}{name}\n", node.op_type, node.input.join(", ")));
+        text.push_str(&format!(
+            "{outputs} = {}({}){attributes}{name}\n",
+            node.op_type,
+            node.input.join(", ")
+        ));
     }
     text
 }
@@ -90,22 +94,40 @@ fn every_name_occurs_once_and_everything_read_is_there() {
         let graph = model(&program).graph.unwrap();
         let mut known = BTreeSet::new();
         let mut names = BTreeSet::new();
-        for tensor in graph.input.iter().map(|info| &info.name).chain(graph.initializer.iter().map(|tensor| &tensor.name)) {
+        for tensor in graph
+            .input
+            .iter()
+            .map(|info| &info.name)
+            .chain(graph.initializer.iter().map(|tensor| &tensor.name))
+        {
             if !known.insert(tensor) {
                 problems.push(format!("{name}: two tensors {tensor}"));
             }
         }
         for node in &graph.node {
             problems.extend(
-                node.input.iter().filter(|&input| !known.contains(input)).map(|input| format!("{name}: {input} is read too early")),
+                node.input
+                    .iter()
+                    .filter(|&input| !known.contains(input))
+                    .map(|input| format!("{name}: {input} is read too early")),
             );
-            problems
-                .extend(node.output.iter().filter(|&output| !known.insert(output)).map(|output| format!("{name}: two tensors {output}")));
+            problems.extend(
+                node.output
+                    .iter()
+                    .filter(|&output| !known.insert(output))
+                    .map(|output| format!("{name}: two tensors {output}")),
+            );
             if !names.insert(&node.name) {
                 problems.push(format!("{name}: two nodes {}", node.name));
             }
         }
-        problems.extend(graph.output.iter().filter(|info| !known.contains(&info.name)).map(|info| format!("{name}: no {}", info.name)));
+        problems.extend(
+            graph
+                .output
+                .iter()
+                .filter(|info| !known.contains(&info.name))
+                .map(|info| format!("{name}: no {}", info.name)),
+        );
         let read: BTreeSet<_> = graph.node.iter().flat_map(|node| &node.input).collect();
         let unread = graph.initializer.iter().filter(|tensor| !read.contains(&tensor.name));
         problems.extend(unread.map(|tensor| format!("{name}: {} is never read", tensor.name)));
@@ -128,7 +150,9 @@ fn what_onnx_cannot_say_is_refused() {
         builder.finish().unwrap()
     };
     let errors = [named("x", "x"), named("", "y"), empty].map(|graph| {
-        let error = to_onnx_bytes(&Program::new(graph, Weights::default()).unwrap(), &Metadata::default()).unwrap_err();
+        let error =
+            to_onnx_bytes(&Program::new(graph, Weights::default()).unwrap(), &Metadata::default())
+                .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Graph);
         error.to_string()
     });

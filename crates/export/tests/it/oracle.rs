@@ -14,14 +14,16 @@ fn other_programs_read_the_files_and_agree_with_numpy() {
     let destination = folder.path().join("out");
     let programs = graphs::all();
     let files: Vec<_> = programs.iter().map(|(name, _)| format!("{name}.onnx")).collect();
-    let graphs: Vec<_> = files.iter().zip(&programs).map(|(file, (_, program))| (file.as_str(), program)).collect();
+    let graphs: Vec<_> =
+        files.iter().zip(&programs).map(|(file, (_, program))| (file.as_str(), program)).collect();
     let metadata = Metadata::default();
     let export = Export::new(&graphs, "weights.onnx_data", &metadata);
     write_folder(&destination, &export, &[], Existing::Refuse).unwrap();
 
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/oracle.py");
     let output = Command::new(&python).arg(script).arg(&destination).output().unwrap();
-    let text = [String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)].join("\n");
+    let text = [String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)]
+        .join("\n");
     assert!(output.status.success(), "{text}");
     eprintln!("{text}");
 }

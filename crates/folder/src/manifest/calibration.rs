@@ -4,8 +4,9 @@ use super::StepsReport;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The parts that stay f32 for precision, and the number of greedy steps that then equal those of f32 on the reference evaluator.
-/// Steps on tuning sentences are biased; those on held-out sentences measure the precision.
+/// The parts that stay f32 for precision, and the number of greedy steps that then equal those of
+/// f32 on the reference evaluator. Steps on tuning sentences are biased; those on held-out
+/// sentences measure the precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calibration {
     /// The parts that stay f32.
@@ -31,9 +32,19 @@ impl fmt::Display for Calibration {
             Caution::Encoder => "the encoder",
             Caution::Stacks => "both stacks and the output",
         };
-        write!(f, "{caution} in f32 for precision: {}", if self.gave_up() { "NOT REACHED: " } else { "" })?;
+        write!(
+            f,
+            "{caution} in f32 for precision: {}",
+            if self.gave_up() { "NOT REACHED: " } else { "" }
+        )?;
         write!(f, "{} of {} greedy steps equal on tuning sentences, ", tuned.equal, tuned.steps)?;
-        write!(f, "{} of {} on held-out ones{}", held_out.equal, held_out.steps, if held_out.passed() { "" } else { "  LOW" })
+        write!(
+            f,
+            "{} of {} on held-out ones{}",
+            held_out.equal,
+            held_out.steps,
+            if held_out.passed() { "" } else { "  LOW" }
+        )
     }
 }
 

@@ -27,14 +27,27 @@ impl KeptInF32 {
         kept.sort_by_key(|kept| kept.why);
         let mut entries: Vec<Self> = Vec::new();
         for Kept { program, node, why, largest } in kept {
-            let (graph, node, why) = (if *program == 0 { "encoder" } else { "decoder" }, without_layer(node), reason(*why));
-            match entries.iter_mut().find(|known| known.graph == graph && known.node == node && known.why == why) {
+            let (graph, node, why) = (
+                if *program == 0 { "encoder" } else { "decoder" },
+                without_layer(node),
+                reason(*why),
+            );
+            match entries
+                .iter_mut()
+                .find(|known| known.graph == graph && known.node == node && known.why == why)
+            {
                 Some(known) => {
                     known.places += 1;
                     // `None` is less than any number.
                     known.largest = if *largest > known.largest { *largest } else { known.largest };
                 }
-                None => entries.push(Self { graph: graph.into(), node, places: 1, why: why.into(), largest: *largest }),
+                None => entries.push(Self {
+                    graph: graph.into(),
+                    node,
+                    places: 1,
+                    why: why.into(),
+                    largest: *largest,
+                }),
             }
         }
         entries

@@ -22,7 +22,8 @@ pub struct Quality {
     pub bleu: Option<BleuComparison>,
 }
 
-/// Steps of greedy search along the translations of the f32 model: a difference does not affect later steps.
+/// Steps of greedy search along the translations of the f32 model: a difference does not affect
+/// later steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepsComparison {
     /// The number of steps, ends of sentences included.
@@ -43,8 +44,12 @@ pub struct VectorComparison {
 impl VectorComparison {
     /// Of pairs of vectors.
     pub fn of<'v>(pairs: impl Iterator<Item = (&'v Vec<f32>, &'v Vec<f32>)>) -> Self {
-        let product = |one: &[f32], other: &[f32]| one.iter().zip(other).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
-        let cosine = |(one, other): (&Vec<f32>, &Vec<f32>)| product(one, other) / (product(one, one) * product(other, other)).sqrt();
+        let product = |one: &[f32], other: &[f32]| {
+            one.iter().zip(other).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>()
+        };
+        let cosine = |(one, other): (&Vec<f32>, &Vec<f32>)| {
+            product(one, other) / (product(one, one) * product(other, other)).sqrt()
+        };
         let cosines: Vec<f64> = pairs.map(cosine).collect();
         let mean_cosine = cosines.iter().sum::<f64>() / cosines.len().max(1) as f64;
         Self { mean_cosine, least_cosine: cosines.into_iter().fold(1.0, f64::min) }
@@ -83,16 +88,31 @@ impl BleuComparison {
 
 impl fmt::Display for Quality {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { engine, method, sentences, steps: StepsComparison { steps, equal }, vectors, bleu } = self;
+        let Self {
+            engine,
+            method,
+            sentences,
+            steps: StepsComparison { steps, equal },
+            vectors,
+            bleu,
+        } = self;
         let text = bleu.as_ref().map_or("the bundled text", |bleu| bleu.source.as_str());
         writeln!(f, "compared with f32 on {engine}: {sentences} sentences of {text}, {method}")?;
         if let Some(bleu) = bleu {
             let (loss, mark) = (bleu.loss(), if bleu.is_low() { "  LOW" } else { "" });
             let change = format!("{:.2} {}", loss.abs(), if loss < 0.0 { "more" } else { "less" });
-            writeln!(f, "  {:<34} {:.2}, in f32 {:.2}: {change}{mark}", "BLEU", bleu.exported, bleu.f32)?;
+            writeln!(
+                f,
+                "  {:<34} {:.2}, in f32 {:.2}: {change}{mark}",
+                "BLEU", bleu.exported, bleu.f32
+            )?;
         }
         if let Some(VectorComparison { mean_cosine, least_cosine }) = vectors {
-            return writeln!(f, "  {:<34} {mean_cosine:.6} in the mean, {least_cosine:.6} at least", "cosines");
+            return writeln!(
+                f,
+                "  {:<34} {mean_cosine:.6} in the mean, {least_cosine:.6} at least",
+                "cosines"
+            );
         }
         let share = 100.0 * *equal as f64 / (*steps).max(1) as f64;
         writeln!(f, "  {:<34} {} of {} equal, {share:.2}%", "greedy steps", equal, steps)

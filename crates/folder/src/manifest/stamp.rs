@@ -17,7 +17,8 @@ pub struct Stamp {
     pub modified: u64,
     /// The BLAKE3 hash of the header: names, types, shapes and offsets of all tensors.
     pub header_blake3: String,
-    /// The BLAKE3 hash of the whole file after the first verification; an export in place reads no weights.
+    /// The BLAKE3 hash of the whole file after the first verification; an export in place reads no
+    /// weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blake3: Option<String>,
 }
@@ -35,8 +36,14 @@ impl Stamp {
             let mut header = Vec::new();
             // An invalid length reads at most the file.
             file.take(u64::from_le_bytes(length)).read_to_end(&mut header)?;
-            let modified = metadata.modified()?.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-            Ok(Self { bytes: metadata.len(), modified, header_blake3: blake3::hash(&header).to_string(), blake3: None })
+            let modified =
+                metadata.modified()?.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+            Ok(Self {
+                bytes: metadata.len(),
+                modified,
+                header_blake3: blake3::hash(&header).to_string(),
+                blake3: None,
+            })
         };
         read().at(path, "read")
     }

@@ -49,16 +49,18 @@ pub struct RuntimeReport {
     pub outputs: Vec<OutputReport>,
     /// Decoded sentences, by method.
     pub decoding: Vec<DecodingReport>,
-    /// Steps of greedy search in precisions other than f32; sentences are then reported without a bound.
+    /// Steps of greedy search in precisions other than f32; sentences are then reported without a
+    /// bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<StepsReport>,
-    /// Vectors of an encoder alone, or of one that reads audio, in 8 or 4 bits; the errors of its outputs are then reported without a
-    /// bound.
+    /// Vectors of an encoder alone, or of one that reads audio, in 8 or 4 bits; the errors of its
+    /// outputs are then reported without a bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vectors: Option<VectorsReport>,
 }
 
-/// Cosines with the reference's vectors: of texts, the means of their states, or of the states of audio.
+/// Cosines with the reference's vectors: of texts, the means of their states, or of the states of
+/// audio.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VectorsReport {
     /// The number of vectors.
@@ -121,12 +123,13 @@ pub struct DecodingReport {
     pub sentences: usize,
     /// The number of sentences with the reference's tokens.
     pub equal: usize,
-    /// The number of sentences whose first difference is a tie of the reference, within 1e-5 of its logits; in beam search, of
-    /// sentences with a score within 1e-5 of the reference's.
+    /// The number of sentences whose first difference is a tie of the reference, within 1e-5 of its
+    /// logits; in beam search, of sentences with a score within 1e-5 of the reference's.
     pub ties: usize,
 }
 
-/// JSON has no NaN and no infinity: they are written as `null` and read as NaN, which exceeds every bound.
+/// JSON has no NaN and no infinity: they are written as `null` and read as NaN, which exceeds every
+/// bound.
 fn number_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
@@ -134,7 +137,8 @@ fn number_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::
 impl Verification {
     /// Whether all files are unchanged and all runtimes are within the bounds.
     pub fn passed(&self) -> bool {
-        self.files.iter().all(FileReport::passed) && self.runtimes.iter().all(|runtime| runtime.passed(self.tolerance))
+        self.files.iter().all(FileReport::passed)
+            && self.runtimes.iter().all(|runtime| runtime.passed(self.tolerance))
     }
 
     /// The report on changed files, which no runtime is run with.
@@ -147,12 +151,19 @@ impl Verification {
             return writeln!(f, "files: not checked, because the export has no hashes");
         }
         let known = || self.files.iter().filter(|file| file.exported.is_some());
-        writeln!(f, "files: {} of {} unchanged by BLAKE3", known().filter(|file| file.passed()).count(), known().count())?;
+        writeln!(
+            f,
+            "files: {} of {} unchanged by BLAKE3",
+            known().filter(|file| file.passed()).count(),
+            known().count()
+        )?;
         for FileReport { file, exported, found } in &self.files {
             match exported {
                 None => writeln!(f, "  {file}: {found}, first verification")?,
                 Some(exported) if exported == found => {}
-                Some(exported) => writeln!(f, "  {file}: exported {exported}, found {found}  FAILED")?,
+                Some(exported) => {
+                    writeln!(f, "  {file}: exported {exported}, found {found}  FAILED")?
+                }
             }
         }
         Ok(())
@@ -160,16 +171,32 @@ impl Verification {
 
     /// A report without results.
     pub fn new(reference: &str, tolerance: f64, seed: u64) -> Self {
-        Self { reference: reference.into(), tolerance, seed, batches: 0, files: Vec::new(), runtimes: Vec::new() }
+        Self {
+            reference: reference.into(),
+            tolerance,
+            seed,
+            batches: 0,
+            files: Vec::new(),
+            runtimes: Vec::new(),
+        }
     }
 }
 
 impl RuntimeReport {
     /// Whether all errors (NaN never is), and all sentences or the steps, are within the bounds.
     pub fn passed(&self, tolerance: f64) -> bool {
-        let close = self.outputs.iter().all(|output| !self.bounds(output) || output.relative_l2_error <= tolerance);
-        let equal = || self.decoding.iter().all(|decoding| decoding.equal + decoding.ties == decoding.sentences);
-        close && self.vectors.is_none_or(VectorsReport::passed) && self.steps.map_or_else(equal, StepsReport::passed)
+        let close = self
+            .outputs
+            .iter()
+            .all(|output| !self.bounds(output) || output.relative_l2_error <= tolerance);
+        let equal = || {
+            self.decoding
+                .iter()
+                .all(|decoding| decoding.equal + decoding.ties == decoding.sentences)
+        };
+        close
+            && self.vectors.is_none_or(VectorsReport::passed)
+            && self.steps.map_or_else(equal, StepsReport::passed)
     }
 
     /// Whether the error of an output is bound, and not that of the vectors in its place.
@@ -187,26 +214,51 @@ impl fmt::Display for Verification {
         )?;
         self.write_files(f)?;
         for runtime in &self.runtimes {
-            writeln!(f, "{}: {}", runtime.engine, if runtime.passed(self.tolerance) { "passed" } else { "FAILED" })?;
+            writeln!(
+                f,
+                "{}: {}",
+                runtime.engine,
+                if runtime.passed(self.tolerance) { "passed" } else { "FAILED" }
+            )?;
             for output in &runtime.outputs {
-                let mark = if !runtime.bounds(output) || output.relative_l2_error <= self.tolerance { "" } else { "  FAILED" };
+                let mark = if !runtime.bounds(output) || output.relative_l2_error <= self.tolerance
+                {
+                    ""
+                } else {
+                    "  FAILED"
+                };
                 let name = format!("{}: {}", output.graph, output.output);
                 let (absolute, relative) = (output.max_absolute_error, output.relative_l2_error);
                 writeln!(f, "  {name:<34} max abs {absolute:.2e}  rel L2 {relative:.2e}{mark}")?;
             }
             for decoding in &runtime.decoding {
                 let DecodingReport { method, sentences, equal, ties } = decoding;
-                let mark = if runtime.steps.is_some() || equal + ties == *sentences { "" } else { "  FAILED" };
-                writeln!(f, "  {method:<34} {equal} of {sentences} sentences equal, {ties} ties{mark}")?;
+                let mark = if runtime.steps.is_some() || equal + ties == *sentences {
+                    ""
+                } else {
+                    "  FAILED"
+                };
+                writeln!(
+                    f,
+                    "  {method:<34} {equal} of {sentences} sentences equal, {ties} ties{mark}"
+                )?;
             }
             if let Some(steps) = runtime.steps {
                 let mark = if steps.passed() { "" } else { "  FAILED" };
-                writeln!(f, "  {:<34} {} of {} equal{mark}", "greedy steps", steps.equal, steps.steps)?;
+                writeln!(
+                    f,
+                    "  {:<34} {} of {} equal{mark}",
+                    "greedy steps", steps.equal, steps.steps
+                )?;
             }
             if let Some(vectors) = runtime.vectors {
                 let VectorsReport { vectors: count, mean_cosine, wanted } = vectors;
                 let mark = if vectors.passed() { "" } else { "  FAILED" };
-                writeln!(f, "  {:<34} {mean_cosine:.6} in the mean of {count} vectors, bound {wanted}{mark}", "cosines")?;
+                writeln!(
+                    f,
+                    "  {:<34} {mean_cosine:.6} in the mean of {count} vectors, bound {wanted}{mark}",
+                    "cosines"
+                )?;
             }
         }
         Ok(())

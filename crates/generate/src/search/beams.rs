@@ -1,6 +1,7 @@
 //! Beam search in the operations of the language, as in `beam.rs`.
 //!
-//! `K` beams, `F = 1 + ends` (at least 2) continuations of each, of which `K` run on and as many finish.
+//! `K` beams, `F = 1 + ends` (at least 2) continuations of each, of which `K` run on and as many
+//! finish.
 
 use super::body::{moved, when};
 use super::scores::Constraints;
@@ -41,8 +42,8 @@ struct Finished<'i> {
 }
 
 impl<'i> State<'i> {
-    /// The next state of beams that meet, whether the search goes on, and the caches of each beam's parent, or this state, `goes_on` and
-    /// `caches`.
+    /// The next state of beams that meet, whether the search goes on, and the caches of each beam's
+    /// parent, or this state, `goes_on` and `caches`.
     pub(super) fn continue_beams(
         self,
         scored: Scored<'i>,
@@ -52,23 +53,34 @@ impl<'i> State<'i> {
     ) -> Result<(Tensor<'i>, Self, Vec<Tensor<'i>>)> {
         let (n_values, has_per_token) = (self.values().len(), self.per_token.is_some());
         let carried: Vec<_> = self.values().into_iter().chain([goes_on]).chain(caches).collect();
-        let next = when("beams", not(constraints.fixed.is_independent), &carried, |captured, carried| {
-            let state = State::of(carried, has_per_token);
-            let constraints = constraints.read(captured, state.running);
-            let (goes_on, next, parents) = state.searched(scored.read(captured), &constraints)?;
-            let caches = carried[n_values + 1..].iter().map(|cache| moved(*cache, parents, constraints.fixed.first_row));
-            Ok(next.values().into_iter().chain([goes_on]).chain(caches).collect())
-        })?;
+        let next =
+            when("beams", not(constraints.fixed.is_independent), &carried, |captured, carried| {
+                let state = State::of(carried, has_per_token);
+                let constraints = constraints.read(captured, state.running);
+                let (goes_on, next, parents) =
+                    state.searched(scored.read(captured), &constraints)?;
+                let caches = carried[n_values + 1..]
+                    .iter()
+                    .map(|cache| moved(*cache, parents, constraints.fixed.first_row));
+                Ok(next.values().into_iter().chain([goes_on]).chain(caches).collect())
+            })?;
         Ok((next[n_values], State::of(&next, has_per_token), next[n_values + 1..].to_vec()))
     }
 
-    /// Whether the search goes on, the next state, and the beam that each of its running hypotheses continues.
-    fn searched(self, scored: Scored<'i>, constraints: &Constraints<'_, 'i>) -> Result<(Tensor<'i>, Self, Tensor<'i>)> {
+    /// Whether the search goes on, the next state, and the beam that each of its running hypotheses
+    /// continues.
+    fn searched(
+        self,
+        scored: Scored<'i>,
+        constraints: &Constraints<'_, 'i>,
+    ) -> Result<(Tensor<'i>, Self, Tensor<'i>)> {
         let (builder, fixed) = (scored.logits.builder(), &constraints.fixed);
         let found = self.continuations(scored, constraints)?;
         let beams = scored.logits.dim(1);
-        let [running_scores, chosen] = found.stops.select(found.scores + NEVER, found.scores).top_k(&beams);
-        let (parents, tokens) = (found.parent.gather_elements(chosen), found.token.gather_elements(chosen));
+        let [running_scores, chosen] =
+            found.stops.select(found.scores + NEVER, found.scores).top_k(&beams);
+        let (parents, tokens) =
+            (found.parent.gather_elements(chosen), found.token.gather_elements(chosen));
         let is_here = fixed.places.equal(constraints.cur);
         let of_parents = |values: Tensor<'i>| moved(values, parents, fixed.first_row);
         let running = is_here.select(column(tokens), of_parents(self.running));
@@ -77,30 +89,48 @@ impl<'i> State<'i> {
         let is_early = fixed.early_stopping.equal(one);
         let is_full = |finished: Tensor<'i>| finished.sum(&[1]).equal(fixed.beams);
         let is_open = and(self.improvable, not(and(is_full(self.finished), is_early)));
-        let Finished { sequences, scores, lengths, finished, per_token } = self.finish(found, scored, is_open, constraints);
-        let new = found
-            .token_scores
-            .zip(scored.attention)
-            .map(|(scores, attention)| [column(scores.gather_elements(chosen)), of_parents(attention)]);
+        let Finished { sequences, scores, lengths, finished, per_token } =
+            self.finish(found, scored, is_open, constraints);
+        let new = found.token_scores.zip(scored.attention).map(|(scores, attention)| {
+            [column(scores.gather_elements(chosen)), of_parents(attention)]
+        });
         let per_token = self.per_token.zip(new).zip(per_token).map(|((before, new), finished)| {
             let of = |index: usize| put(is_here, new[index], of_parents(before[index].running));
             std::array::from_fn(|index| PerToken { finished: finished[index], running: of(index) })
         });
 
         let full = is_full(finished);
-        let is_never = and(fixed.early_stopping.equal(builder.integer(2)), less(builder.scalar(0.0), fixed.length_penalty));
+        let is_never = and(
+            fixed.early_stopping.equal(builder.integer(2)),
+            less(builder.scalar(0.0), fixed.length_penalty),
+        );
         let best_length = is_never.select(fixed.max_length - one, constraints.cur);
         let possible = constraints.of_length(running_scores.slice(1, 0, 1), best_length);
         let worst = full.select(scores.slice(1, &beams - 1, &beams), builder.scalar(NEVER));
         let improvable = and(self.improvable, less(worst, possible));
         let any = |values: Tensor<'i>| one.less_or_equal(count(values));
-        let goes_on = and(and(any(improvable), or(not(is_early), any(not(full)))), any(not(found.stops)));
-        let next = Self { sequences, scores, lengths, finished, running, running_scores, tokens, improvable, per_token };
+        let goes_on =
+            and(and(any(improvable), or(not(is_early), any(not(full)))), any(not(found.stops)));
+        let next = Self {
+            sequences,
+            scores,
+            lengths,
+            finished,
+            running,
+            running_scores,
+            tokens,
+            improvable,
+            per_token,
+        };
         Ok((goes_on, next, parents))
     }
 
     /// The best continuations of all beams of a sentence.
-    fn continuations(self, Scored { logits, is_last, .. }: Scored<'i>, constraints: &Constraints<'_, 'i>) -> Result<Continuations<'i>> {
+    fn continuations(
+        self,
+        Scored { logits, is_last, .. }: Scored<'i>,
+        constraints: &Constraints<'_, 'i>,
+    ) -> Result<Continuations<'i>> {
         let [scores, tokens] = constraints.best(logits, is_last)?;
         let [batch, beams] = [0, 1].map(|axis| logits.dim(axis));
         let flat = [batch.clone(), &beams * scores.dim(2)];
@@ -114,32 +144,49 @@ impl<'i> State<'i> {
     }
 
     /// The best of the finished hypotheses and those that just end, if the sentence is still open.
-    fn finish(self, found: Continuations<'i>, scored: Scored<'i>, is_open: Tensor<'i>, constraints: &Constraints<'_, 'i>) -> Finished<'i> {
+    fn finish(
+        self,
+        found: Continuations<'i>,
+        scored: Scored<'i>,
+        is_open: Tensor<'i>,
+        constraints: &Constraints<'_, 'i>,
+    ) -> Finished<'i> {
         let (builder, fixed) = (found.scores.builder(), &constraints.fixed);
         let (one, cur) = (builder.integer(1), constraints.cur);
         let last_beam = fixed.beams - one;
         let n_found = found.scores.dim(1);
         // Only the best ones may finish.
-        let is_first = builder.range(0, &n_found).less_or_equal(last_beam).reshape([Dim::from(1), n_found]);
+        let is_first =
+            builder.range(0, &n_found).less_or_equal(last_beam).reshape([Dim::from(1), n_found]);
         let just = and(found.stops, is_first);
-        let new_scores = and(just, is_open).select(constraints.of_length(found.scores, cur), builder.scalar(NEVER));
+        let new_scores = and(just, is_open)
+            .select(constraints.of_length(found.scores, cur), builder.scalar(NEVER));
         let [scores, ranked] = concat(1, &[self.scores, new_scores]).top_k(self.scores.dim(1));
         let is_old = ranked.less_or_equal(last_beam);
-        let (old, new) = (smaller(ranked, last_beam), larger(ranked - fixed.beams, builder.integer(0)));
+        let (old, new) =
+            (smaller(ranked, last_beam), larger(ranked - fixed.beams, builder.integer(0)));
         let parent = found.parent.gather_elements(new);
         let source = is_old.select(old, parent + fixed.beams);
-        let of_sources = |finished, running| moved(concat(1, &[finished, running]), source, fixed.first_row + fixed.first_row);
+        let of_sources = |finished, running| {
+            moved(concat(1, &[finished, running]), source, fixed.first_row + fixed.first_row)
+        };
         let is_new_here = and(not(column(is_old)), fixed.places.equal(cur));
         let written = column(found.token.gather_elements(new));
         let sequences = is_new_here.select(written, of_sources(self.sequences, self.running));
         let lengths = is_old.select(self.lengths.gather_elements(old), cur + one);
-        let finished = is_old.select(self.finished.gather_elements(old), just.cast(DType::I64).gather_elements(new));
-        let last = found
-            .token_scores
-            .zip(scored.attention)
-            .map(|(scores, attention)| [column(scores.gather_elements(new)), moved(attention, parent, fixed.first_row)]);
+        let finished = is_old
+            .select(self.finished.gather_elements(old), just.cast(DType::I64).gather_elements(new));
+        let last = found.token_scores.zip(scored.attention).map(|(scores, attention)| {
+            [column(scores.gather_elements(new)), moved(attention, parent, fixed.first_row)]
+        });
         let per_token = self.per_token.zip(last).map(|(before, last)| {
-            std::array::from_fn(|index| put(is_new_here, last[index], of_sources(before[index].finished, before[index].running)))
+            std::array::from_fn(|index| {
+                put(
+                    is_new_here,
+                    last[index],
+                    of_sources(before[index].finished, before[index].running),
+                )
+            })
         });
         Finished { sequences, scores, lengths, finished, per_token }
     }

@@ -3,7 +3,9 @@
 use super::PAST;
 use crate::Result;
 use crate::error::Cause;
-use cognate_graph::{Builder, Class, DType, Graph, NodeId, Op, Repeat, Shape, Symbol, Tensor, Type};
+use cognate_graph::{
+    Builder, Class, DType, Graph, NodeId, Op, Repeat, Shape, Symbol, Tensor, Type,
+};
 use std::collections::HashMap;
 
 /// Values of the graph around the loop that the body reads, `'o` outside and `'i` inside.
@@ -14,8 +16,8 @@ pub(super) struct Captured<'o, 'i> {
     inside: HashMap<NodeId, Tensor<'i>>,
 }
 
-/// The values after `inside`, which gets `carried` as the body reads it, if `condition` holds, and otherwise `carried`: a loop of at most
-/// one iteration.
+/// The values after `inside`, which gets `carried` as the body reads it, if `condition` holds, and
+/// otherwise `carried`: a loop of at most one iteration.
 pub(super) fn when<'o>(
     name: &'static str,
     condition: Tensor<'o>,
@@ -34,7 +36,9 @@ pub(super) fn when<'o>(
         let _scope = inner.root().at(name).enter();
         let next = inside(&mut captured, &values)?;
         inner.output(&format!("{name}.next.condition"), inner.integer(0).cast(DType::Bool));
-        next.into_iter().enumerate().for_each(|(index, value)| inner.output(&format!("{name}.next.{index}"), value));
+        next.into_iter()
+            .enumerate()
+            .for_each(|(index, value)| inner.output(&format!("{name}.next.{index}"), value));
     }
     let outside = captured.outside;
     drop(values);
@@ -42,7 +46,8 @@ pub(super) fn when<'o>(
     Ok(condition.builder().repeat(Repeat { body, most: 1, condition, carried, captured: &outside }))
 }
 
-/// Rows of sentences: `values: [batch, n, ...]`, `rows: i64 [batch, m]` among `batch · n` -> `[batch, m, ...]`.
+/// Rows of sentences: `values: [batch, n, ...]`, `rows: i64 [batch, m]` among `batch · n` ->
+/// `[batch, m, ...]`.
 fn rows<'i>(values: Tensor<'i>, rows: Tensor<'i>) -> Tensor<'i> {
     let shape = values.ty().shape;
     let [batch, n, rest @ ..] = shape.dims() else { return values };
@@ -50,7 +55,11 @@ fn rows<'i>(values: Tensor<'i>, rows: Tensor<'i>) -> Tensor<'i> {
 }
 
 /// The values of each beam's parent.
-pub(super) fn moved<'i>(values: Tensor<'i>, parents: Tensor<'i>, first_row: Tensor<'i>) -> Tensor<'i> {
+pub(super) fn moved<'i>(
+    values: Tensor<'i>,
+    parents: Tensor<'i>,
+    first_row: Tensor<'i>,
+) -> Tensor<'i> {
     rows(values, parents + first_row)
 }
 
@@ -64,12 +73,16 @@ impl<'o, 'i> Captured<'o, 'i> {
         *self.inside.entry(value.id()).or_insert_with(|| {
             self.outside.push(value);
             let Type { dtype, shape } = value.ty();
-            self.inner.input(&format!("{}.captured.{}", self.name, self.outside.len() - 1), dtype, shape)
+            self.inner.input(
+                &format!("{}.captured.{}", self.name, self.outside.len() - 1),
+                dtype,
+                shape,
+            )
         })
     }
 
-    /// The outputs of `graph` in the body, by name. An input is given inside, or outside; what does not depend on the former, nor on
-    /// sizes that change, is computed before the loop.
+    /// The outputs of `graph` in the body, by name. An input is given inside, or outside; what does
+    /// not depend on the former, nor on sizes that change, is computed before the loop.
     pub(super) fn inline<'g>(
         &mut self,
         graph: &'g Graph,
@@ -80,15 +93,30 @@ impl<'o, 'i> Captured<'o, 'i> {
         let changes = |symbol: &Symbol| **symbol == *PAST;
         let mut values: Vec<Value<'o, 'i>> = Vec::new();
         for (_, node) in graph.iter() {
-            let is_fixed = !node.op.dims().iter().chain(node.ty.shape.dims()).flat_map(|dim| dim.symbols()).any(changes);
-            let is_before = is_fixed && node.inputs.iter().all(|input| !matches!(values[input.index()], Value::Inside(_)));
+            let is_fixed = !node
+                .op
+                .dims()
+                .iter()
+                .chain(node.ty.shape.dims())
+                .flat_map(|dim| dim.symbols())
+                .any(changes);
+            let is_before = is_fixed
+                && node
+                    .inputs
+                    .iter()
+                    .all(|input| !matches!(values[input.index()], Value::Inside(_)));
             let value = if node.op == Op::Input {
                 match (inside.get(&node.name), outside.get(node.name.as_str())) {
                     (Some(&value), _) => Value::Inside(value),
                     (None, Some(&value)) => Value::Outside(value),
                     (None, None) => {
                         let expected = format!("an output {}, which the decoder reads", node.name);
-                        return Err(Cause::Layout { graph: "encoder", expected, found: "none".into() }.into());
+                        return Err(Cause::Layout {
+                            graph: "encoder",
+                            expected,
+                            found: "none".into(),
+                        }
+                        .into());
                     }
                 }
             } else if matches!(node.op.class(), Class::Declared | Class::Constant) && is_before {
@@ -99,12 +127,17 @@ impl<'o, 'i> Captured<'o, 'i> {
             } else if is_before {
                 Value::Outside(outer.copy(node, |input| values[input.index()].outside()))
             } else {
-                let inputs: Vec<_> = node.inputs.iter().map(|input| values[input.index()].inside(self)).collect();
+                let inputs: Vec<_> =
+                    node.inputs.iter().map(|input| values[input.index()].inside(self)).collect();
                 Value::Inside(self.inner.node(&node.name, node.op.clone(), &inputs))
             };
             values.push(value);
         }
-        Ok(graph.outputs().iter().map(|output| (output.name.as_str(), values[output.node.index()].inside(self))).collect())
+        Ok(graph
+            .outputs()
+            .iter()
+            .map(|output| (output.name.as_str(), values[output.node.index()].inside(self)))
+            .collect())
     }
 }
 

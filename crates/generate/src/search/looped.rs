@@ -8,7 +8,9 @@ use super::sizes::{FixedSizes, KEY_POSITIONS, QUERY_POSITION};
 use super::state::{Fixed, NAMES, PerToken, Scored, State};
 use super::{Inputs, PAST, larger, less, or, smaller};
 use crate::{Result, Settings};
-use cognate_graph::{Binary, Builder, DType, Dim, Graph, Node, Repeat, Shape, Tensor, Type, concat};
+use cognate_graph::{
+    Binary, Builder, DType, Dim, Graph, Node, Repeat, Shape, Tensor, Type, concat,
+};
 use cognate_model::Names;
 use cognate_model::interface::{INPUT_IDS, LOGITS, is_past, present_of};
 use std::collections::HashMap;
@@ -52,7 +54,13 @@ impl<'g> Search<'_, 'g> {
         let body = inner.finish()?;
         let condition = builder.integer(1).cast(DType::Bool);
         let first: Vec<_> = carried.iter().map(|value| value.first).collect();
-        let last = builder.repeat(Repeat { body, most: self.most, condition, carried: &first, captured: &outside });
+        let last = builder.repeat(Repeat {
+            body,
+            most: self.most,
+            condition,
+            carried: &first,
+            captured: &outside,
+        });
         Ok(self.found(&fixed, State::of(&last, self.sizes_of_attention().is_some())))
     }
 
@@ -61,7 +69,11 @@ impl<'g> Search<'_, 'g> {
         let (inputs, settings) = (&self.inputs, self.settings);
         let number = |value: i64| builder.integer(value);
         let beams = inputs.num_beams;
-        let vocab = self.step.output(LOGITS).and_then(|logits| logits.ty.shape.dims().last()?.as_constant()).unwrap_or(1);
+        let vocab = self
+            .step
+            .output(LOGITS)
+            .and_then(|logits| logits.ty.shape.dims().last()?.as_constant())
+            .unwrap_or(1);
         let fewest = factor(settings) as i64;
         let (width, ranks, kept) = match (self.sizes, inputs.beam_ids.dim(0).as_constant()) {
             (Some(_), Some(beams)) => {
@@ -70,14 +82,20 @@ impl<'g> Search<'_, 'g> {
             }
             _ => {
                 // Samples need no continuations of beams.
-                let width = inputs.is_sampling.select(number(fewest), smaller(beams * number(fewest), number(vocab)));
-                let kept = smaller(less(number(0), inputs.top_k).select(inputs.top_k, number(vocab)), number(vocab));
+                let width = inputs
+                    .is_sampling
+                    .select(number(fewest), smaller(beams * number(fewest), number(vocab)));
+                let kept = smaller(
+                    less(number(0), inputs.top_k).select(inputs.top_k, number(vocab)),
+                    number(vocab),
+                );
                 (width, width.indices("width"), kept.indices("kept"))
             }
         };
         let batch = self.source[0].dim(0);
         let first_row = builder.range(0, &batch).reshape([batch, 1.into()]) * beams;
-        let forced_step = number(0).less_or_equal(inputs.forced_bos_token).cast(DType::I64) - number(1);
+        let forced_step =
+            number(0).less_or_equal(inputs.forced_bos_token).cast(DType::I64) - number(1);
         // The first token that is chosen follows a forced one.
         let is_first = inputs.places.equal(forced_step + number(1)).cast(DType::I64);
         let is_short = less(inputs.places + number(1), inputs.min_length).cast(DType::I64);
@@ -100,7 +118,8 @@ impl<'g> Search<'_, 'g> {
             forced_bos_token: inputs.forced_bos_token,
             repetition_penalty: inputs.repetition_penalty,
             no_repeat_ngram_size: inputs.no_repeat_ngram_size,
-            forbidden: forbidden_rows(builder, settings, vocab as usize).map(|rows| [rows, forbidden_of_step]),
+            forbidden: forbidden_rows(builder, settings, vocab as usize)
+                .map(|rows| [rows, forbidden_of_step]),
             source: reads_source(settings).then_some(self.source),
             sampling: Sampling {
                 is_on: inputs.is_sampling,
@@ -118,13 +137,23 @@ impl<'g> Search<'_, 'g> {
         let Settings { start_token, pad_token, .. } = *self.settings;
         let Inputs { beam_ids, places, .. } = self.inputs;
         let [batch, beams, length] = [self.source[0].dim(0), beam_ids.dim(0), places.dim(0)];
-        let [beam_ids, places] = [beam_ids.reshape([1.into(), beams.clone()]), places.reshape([1.into(), 1.into(), length.clone()])];
-        let integers = |value: i64, shape: &[&Dim]| builder.integer(value).expand(shape.iter().copied().collect::<Shape>());
+        let [beam_ids, places] = [
+            beam_ids.reshape([1.into(), beams.clone()]),
+            places.reshape([1.into(), 1.into(), length.clone()]),
+        ];
+        let integers = |value: i64, shape: &[&Dim]| {
+            builder.integer(value).expand(shape.iter().copied().collect::<Shape>())
+        };
         let (each, whole) = ([&batch, &beams], [&batch, &beams, &length]);
         let zero = builder.integer(0);
-        let running_scores = or(beam_ids.equal(zero), self.inputs.is_sampling).select(builder.scalar(0.0), builder.scalar(NEVER));
+        let running_scores = or(beam_ids.equal(zero), self.inputs.is_sampling)
+            .select(builder.scalar(0.0), builder.scalar(NEVER));
         let per_token = self.sizes_of_attention().map(|sizes| {
-            let zeros = |sizes: Vec<Dim>| builder.scalar(0.0).expand(whole.iter().copied().cloned().chain(sizes).collect::<Shape>());
+            let zeros = |sizes: Vec<Dim>| {
+                builder
+                    .scalar(0.0)
+                    .expand(whole.iter().copied().cloned().chain(sizes).collect::<Shape>())
+            };
             [vec![], sizes].map(zeros).map(|zeros| PerToken { finished: zeros, running: zeros })
         });
         let state = State {
@@ -132,28 +161,42 @@ impl<'g> Search<'_, 'g> {
             scores: builder.scalar(NEVER).expand(each),
             lengths: integers(0, &each),
             finished: integers(0, &each),
-            running: places.equal(zero).select(builder.integer(start_token), integers(pad_token, &whole)),
+            running: places
+                .equal(zero)
+                .select(builder.integer(start_token), integers(pad_token, &whole)),
             running_scores: running_scores.expand(each),
             tokens: integers(start_token, &each),
             improvable: integers(1, &[&batch, &1.into()]).cast(DType::Bool),
             per_token,
         };
         let values = NAMES.iter().zip(state.values());
-        let values = values.map(|(name, first)| Carried { name: (*name).into(), first, inside: first.ty() });
+        let values =
+            values.map(|(name, first)| Carried { name: (*name).into(), first, inside: first.ty() });
         let cache = |(_, node): (_, &Node)| {
             let Type { dtype, shape } = node.ty.clone();
-            let dims = shape.dims().iter().map(|dim| if *dim == Dim::from(PAST) { 0.into() } else { dim.clone() });
+            let dims = shape
+                .dims()
+                .iter()
+                .map(|dim| if *dim == Dim::from(PAST) { 0.into() } else { dim.clone() });
             let first = builder.scalar(0.0).cast(dtype).expand(dims.collect::<Vec<Dim>>());
             Carried { name: node.name.clone(), first, inside: node.ty.clone() }
         };
-        values.chain(self.step.inputs().filter(|(_, node)| is_past(&node.name)).map(cache)).collect()
+        values
+            .chain(self.step.inputs().filter(|(_, node)| is_past(&node.name)).map(cache))
+            .collect()
     }
 
     /// Builds the body of the loop. Returns what it reads of the graph around it.
-    fn fill<'i>(&self, inner: &'i Builder, fixed: &Fixed<'g>, carried: &[Carried<'g>]) -> Result<Vec<Tensor<'g>>> {
+    fn fill<'i>(
+        &self,
+        inner: &'i Builder,
+        fixed: &Fixed<'g>,
+        carried: &[Carried<'g>],
+    ) -> Result<Vec<Tensor<'g>>> {
         let iteration = inner.input("loop.iteration", DType::I64, Shape::default());
-        let declare =
-            |Carried { name, inside: Type { dtype, shape }, .. }: &Carried<'g>| inner.input(&format!("loop.{name}"), *dtype, shape.clone());
+        let declare = |Carried { name, inside: Type { dtype, shape }, .. }: &Carried<'g>| {
+            inner.input(&format!("loop.{name}"), *dtype, shape.clone())
+        };
         let values: Vec<_> = carried.iter().map(declare).collect();
         let mut captured = Captured::new(inner, "loop");
         let fixed = fixed.read(&mut captured);
@@ -161,26 +204,39 @@ impl<'g> Search<'_, 'g> {
         let state = State::of(&values, attention_sizes.is_some());
         let n_values = state.values().len();
         let caches = || carried.iter().zip(&values).skip(n_values);
-        let mut given: HashMap<String, Tensor<'i>> = caches().map(|(cache, past)| (cache.name.clone(), *past)).collect();
+        let mut given: HashMap<String, Tensor<'i>> =
+            caches().map(|(cache, past)| (cache.name.clone(), *past)).collect();
         given.insert(INPUT_IDS.into(), column(state.tokens));
         given.extend(self.positions(iteration));
-        let outputs = captured.inline(self.step, self.inputs.num_beams.builder(), &given, &self.given)?;
-        let output = |name: &str| outputs.get(name).copied().ok_or_else(|| crate::decoder::missing("decoder", name));
+        let outputs =
+            captured.inline(self.step, self.inputs.num_beams.builder(), &given, &self.given)?;
+        let output = |name: &str| {
+            outputs.get(name).copied().ok_or_else(|| crate::decoder::missing("decoder", name))
+        };
         let logits = output(LOGITS)?;
 
         let _scope = inner.root().at("search").enter();
         let logits = logits.cast(DType::F32).reshape([logits.dim(0), logits.dim(1), logits.dim(3)]);
         let is_last = iteration.equal(fixed.last_step);
         let (settings, cur) = (self.settings, iteration + inner.integer(1));
-        let constraints = Constraints { settings, iteration, cur, running: state.running, fixed, most: self.most };
+        let constraints = Constraints {
+            settings,
+            iteration,
+            cur,
+            running: state.running,
+            fixed,
+            most: self.most,
+        };
         let ends = inner.integer(0).cast(DType::Bool);
         let attention = attention_sizes.map(|sizes| {
             let of_layer = |(_, value): (String, Tensor<'i>)| {
                 let [batch, beams, heads, src] = [0, 1, 2, 4].map(|axis| value.dim(axis));
                 value.cast(DType::F32).reshape([batch, beams, 1.into(), 1.into(), heads, src])
             };
-            let layers = (0..sizes[0].as_constant().unwrap_or(0)).map(|index| Names::cross_attentions(index as usize));
-            let layers = layers.filter_map(|name| Some((name.clone(), *outputs.get(name.as_str())?)));
+            let layers = (0..sizes[0].as_constant().unwrap_or(0))
+                .map(|index| Names::cross_attentions(index as usize));
+            let layers =
+                layers.filter_map(|name| Some((name.clone(), *outputs.get(name.as_str())?)));
             concat(3, &layers.map(of_layer).collect::<Vec<_>>())
         });
         let scored = Scored { logits, is_last, attention };
@@ -190,7 +246,8 @@ impl<'g> Search<'_, 'g> {
         });
         let presents = presents.collect::<Result<Vec<_>, _>>()?;
         let (goes_on, state) = state.continue_rows(scored, ends, &constraints)?;
-        let (goes_on, state, presents) = state.continue_beams(scored, goes_on, presents, &constraints)?;
+        let (goes_on, state, presents) =
+            state.continue_beams(scored, goes_on, presents, &constraints)?;
         inner.output("loop.next.condition", goes_on);
         for (value, next) in carried.iter().zip(state.values().into_iter().chain(presents)) {
             inner.output(&format!("loop.next.{}", value.name), next);
@@ -200,7 +257,8 @@ impl<'g> Search<'_, 'g> {
 
     /// Layers, heads and source of cross-attentions, if the step outputs them.
     fn sizes_of_attention(&self) -> Option<Vec<Dim>> {
-        let layers: Vec<_> = (0..).map_while(|index| self.step.output(&Names::cross_attentions(index))).collect();
+        let layers: Vec<_> =
+            (0..).map_while(|index| self.step.output(&Names::cross_attentions(index))).collect();
         let shape = &layers.first()?.ty.shape;
         Some(vec![layers.len().into(), shape.dims()[2].clone(), self.source[0].dim(1)])
     }
@@ -215,10 +273,17 @@ impl<'g> Search<'_, 'g> {
         vec![(QUERY_POSITION.into(), query), (KEY_POSITIONS.into(), concat(0, &[written, query]))]
     }
 
-    /// The cache of the next step, from what a step made of `past`: with the new key at its place, if the capacity is fixed.
+    /// The cache of the next step, from what a step made of `past`: with the new key at its place,
+    /// if the capacity is fixed.
     fn kept<'i>(&self, present: Tensor<'i>, past: Tensor<'i>, iteration: Tensor<'i>) -> Tensor<'i> {
         let Some(capacity) = self.sizes.map(FixedSizes::capacity) else { return present };
-        let places = iteration.builder().range(0, capacity).reshape([Dim::from(1), 1.into(), 1.into(), capacity.into(), 1.into()]);
+        let places = iteration.builder().range(0, capacity).reshape([
+            Dim::from(1),
+            1.into(),
+            1.into(),
+            capacity.into(),
+            1.into(),
+        ]);
         places.equal(iteration).select(present.slice(3, capacity, capacity + 1), past)
     }
 
@@ -228,7 +293,9 @@ impl<'g> Search<'_, 'g> {
         let chosen = |value: Tensor<'g>| value.slice(1, 0, returned);
         let sequences = chosen(fixed.is_independent.select(last.running, last.sequences));
         let scores = chosen(last.scores);
-        let of_tokens = |PerToken { finished, running }: PerToken<'g>| chosen(fixed.is_independent.select(running, finished));
+        let of_tokens = |PerToken { finished, running }: PerToken<'g>| {
+            chosen(fixed.is_independent.select(running, finished))
+        };
         let per_token = last.per_token.map(|values| values.map(of_tokens));
         if self.sizes.is_some() {
             return Found { sequences, scores, per_token };

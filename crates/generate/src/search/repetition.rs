@@ -15,9 +15,15 @@ pub(super) struct Target<'i> {
 }
 
 impl<'i> Target<'i> {
-    /// For each window of `n: i64 []` tokens of `seen: [batch, beams, len]` its last token, and whether the tokens before it are the
-    /// target's last ones. `is_token`, of the same shape, is 0 where there is none.
-    pub(super) fn repeated(&self, seen: Tensor<'i>, is_token: Tensor<'i>, n: Tensor<'i>) -> Result<(Tensor<'i>, Tensor<'i>)> {
+    /// For each window of `n: i64 []` tokens of `seen: [batch, beams, len]` its last token, and
+    /// whether the tokens before it are the target's last ones. `is_token`, of the same shape, is 0
+    /// where there is none.
+    pub(super) fn repeated(
+        &self,
+        seen: Tensor<'i>,
+        is_token: Tensor<'i>,
+        n: Tensor<'i>,
+    ) -> Result<(Tensor<'i>, Tensor<'i>)> {
         let builder = n.builder();
         let shape = seen.ty().shape;
         let len = seen.dim(2);
@@ -25,7 +31,10 @@ impl<'i> Target<'i> {
         let last = builder.range(&len - 1, &len);
         let before = larger(n - one, builder.integer(0));
         let ends = smaller(places + before, last).expand(shape.clone());
-        let is_window = and((places + before).less_or_equal(last), and(one.less_or_equal(n), before.less_or_equal(self.cur)));
+        let is_window = and(
+            (places + before).less_or_equal(last),
+            and(one.less_or_equal(n), before.less_or_equal(self.cur)),
+        );
         let first = and(is_window, one.less_or_equal(is_token.gather_elements(ends)));
 
         let inner = Builder::new("n-gram");
@@ -34,11 +43,13 @@ impl<'i> Target<'i> {
         let mut captured = Captured::new(&inner, "n-gram");
         {
             let _scope = inner.root().at("n-gram").enter();
-            let [seen, running, places, last] = [seen, self.running, places, last].map(|value| captured.read(value));
+            let [seen, running, places, last] =
+                [seen, self.running, places, last].map(|value| captured.read(value));
             let [cur, before] = [self.cur, before].map(|value| captured.read(value));
             let there = seen.gather_elements(smaller(places + step, last).expand(shape));
             let [batch, beams, _] = [0, 1, 2].map(|axis| running.dim(axis));
-            let place = larger(cur - before + step, inner.integer(0)).expand([batch, beams, 1.into()]);
+            let place =
+                larger(cur - before + step, inner.integer(0)).expand([batch, beams, 1.into()]);
             let is_met = and(is_met, there.equal(running.gather_elements(place)));
             inner.output("n-gram.next.condition", less(step + inner.integer(1), before));
             inner.output("n-gram.next.is_met", is_met);
@@ -46,7 +57,13 @@ impl<'i> Target<'i> {
         let outside = captured.outside;
         let body = inner.finish()?;
         let condition = less(builder.integer(0), before);
-        let is_met = builder.repeat(Repeat { body, most: self.most, condition, carried: &[first], captured: &outside });
+        let is_met = builder.repeat(Repeat {
+            body,
+            most: self.most,
+            condition,
+            carried: &[first],
+            captured: &outside,
+        });
         Ok((seen.gather_elements(ends), is_met[0]))
     }
 }

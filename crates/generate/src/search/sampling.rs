@@ -1,7 +1,9 @@
-//! Sampling by a counter-based generator: the drawn tokens are a function of `seed`, the row of the batch and the step.
+//! Sampling by a counter-based generator: the drawn tokens are a function of `seed`, the row of the
+//! batch and the step.
 //!
-//! Of the filtered logits `v` the position of the largest `v_i - ln(-ln u_i)` is a draw from their distribution (Gumbel 1954); the
-//! uniform `u_i` are hashes of counters, in integers below 2³¹ whose squares fit into 64 bits.
+//! Of the filtered logits `v` the position of the largest `v_i - ln(-ln u_i)` is a draw from their
+//! distribution (Gumbel 1954); the uniform `u_i` are hashes of counters, in integers below 2³¹
+//! whose squares fit into 64 bits.
 
 use super::beams::column;
 use super::body::{Captured, when};
@@ -47,8 +49,14 @@ pub(super) fn hash<'g>(key: Tensor<'g>, index: Tensor<'g>) -> Tensor<'g> {
 }
 
 impl<'i> Constraints<'_, 'i> {
-    /// The log-probabilities under the constraints and the drawn tokens, both `[batch, beams]`; without sampling `chosen`.
-    pub(super) fn draw(&self, logits: Tensor<'i>, is_last: Tensor<'i>, chosen: [Tensor<'i>; 2]) -> Result<[Tensor<'i>; 2]> {
+    /// The log-probabilities under the constraints and the drawn tokens, both `[batch, beams]`;
+    /// without sampling `chosen`.
+    pub(super) fn draw(
+        &self,
+        logits: Tensor<'i>,
+        is_last: Tensor<'i>,
+        chosen: [Tensor<'i>; 2],
+    ) -> Result<[Tensor<'i>; 2]> {
         let next = when("draw", self.fixed.sampling.is_on, &chosen, |captured, _| {
             let running = captured.read(self.running);
             let inside = self.read(captured, running);
@@ -57,17 +65,24 @@ impl<'i> Constraints<'_, 'i> {
             let [choice, log] = inside.under_constraints(logits)?;
             let [values, tokens] = (choice / sampling.temperature).top_k(sampling.ranks.dim(0));
             // With constant sizes all tokens are ranked.
-            let is_beyond = and(less(builder.integer(0), sampling.top_k), sampling.top_k.less_or_equal(sampling.ranks));
+            let is_beyond = and(
+                less(builder.integer(0), sampling.top_k),
+                sampling.top_k.less_or_equal(sampling.ranks),
+            );
             let values = is_beyond.select(builder.scalar(f32::NEG_INFINITY), values);
             let shares = values.softmax();
             let before = shares.cumulative_sum() - shares;
             let is_first = sampling.ranks.equal(builder.integer(0));
-            let is_cut = and(sampling.top_p.less_or_equal(before), and(not(is_first), less(sampling.top_p, builder.scalar(1.0))));
+            let is_cut = and(
+                sampling.top_p.less_or_equal(before),
+                and(not(is_first), less(sampling.top_p, builder.scalar(1.0))),
+            );
             let values = is_cut.select(builder.scalar(f32::NEG_INFINITY), values);
             let keys = hash(column(sampling.keys), inside.cur);
             let numbers = hash(keys, sampling.ranks + builder.integer(1));
             // 23 bits and a half: exact in single precision, never 0 or 1.
-            let uniform = ((numbers / builder.integer(256)).cast(DType::F32) + 0.5) / (1 << 23) as f32;
+            let uniform =
+                ((numbers / builder.integer(256)).cast(DType::F32) + 0.5) / (1 << 23) as f32;
             let gumbel = (uniform.map(Unary::Log) * -1.0).map(Unary::Log) * -1.0;
             let [_, place] = (values + gumbel).top_k(1);
             let token = tokens.gather_elements(place);

@@ -1,7 +1,8 @@
 //! The best continuations of each beam under the constraints, as in `constraints.rs`.
 //!
-//! Forbidden tokens are few, so their scores are changed where they are. Penalties of repetition read the tokens so far and write the
-//! scores of the whole vocabulary: they are in a loop of at most one iteration, which a search without them does not enter.
+//! Forbidden tokens are few, so their scores are changed where they are. Penalties of repetition
+//! read the tokens so far and write the scores of the whole vocabulary: they are in a loop of at
+//! most one iteration, which a search without them does not enter.
 
 use super::body::{Captured, when};
 use super::repetition::Target;
@@ -33,9 +34,20 @@ pub(super) fn reads_source(settings: &Settings) -> bool {
 
 impl<'s, 'i> Constraints<'s, 'i> {
     /// The same in a body, where the tokens so far are `running`.
-    pub(super) fn read<'j>(&self, captured: &mut Captured<'i, 'j>, running: Tensor<'j>) -> Constraints<'s, 'j> {
+    pub(super) fn read<'j>(
+        &self,
+        captured: &mut Captured<'i, 'j>,
+        running: Tensor<'j>,
+    ) -> Constraints<'s, 'j> {
         let [iteration, cur] = [self.iteration, self.cur].map(|value| captured.read(value));
-        Constraints { settings: self.settings, iteration, cur, running, fixed: self.fixed.read(captured), most: self.most }
+        Constraints {
+            settings: self.settings,
+            iteration,
+            cur,
+            running,
+            fixed: self.fixed.read(captured),
+            most: self.most,
+        }
     }
 
     /// Whether hypotheses stop with their next tokens.
@@ -45,33 +57,46 @@ impl<'s, 'i> Constraints<'s, 'i> {
         or(ends.unwrap_or_else(|| is_token(-1)), is_last)
     }
 
-    /// The scores and the tokens of the best continuations of each beam, `[batch, beams, width]`, from `logits: [batch, beams, vocab]`.
+    /// The scores and the tokens of the best continuations of each beam, `[batch, beams, width]`,
+    /// from `logits: [batch, beams, vocab]`.
     pub(super) fn best(&self, logits: Tensor<'i>, is_last: Tensor<'i>) -> Result<[Tensor<'i>; 2]> {
         let scores = self.normalised(self.forbid(logits.log_softmax()));
-        let [scores, tokens] = self.penalise(logits, scores.top_k(self.fixed.ranks.dim(0)), |inside, logits| {
-            let log = inside.constrained(&[logits.log_softmax()])?[0];
-            Ok(inside.normalised(log).top_k(inside.fixed.ranks.dim(0)))
-        })?;
+        let [scores, tokens] =
+            self.penalise(logits, scores.top_k(self.fixed.ranks.dim(0)), |inside, logits| {
+                let log = inside.constrained(&[logits.log_softmax()])?[0];
+                Ok(inside.normalised(log).top_k(inside.fixed.ranks.dim(0)))
+            })?;
         Ok(self.forced(scores, tokens, is_last))
     }
 
-    /// The log-probability and the token of the largest logit of each row, `[batch, beams]`, from `logits: [batch, beams, vocab]`.
-    pub(super) fn largest(&self, logits: Tensor<'i>, is_last: Tensor<'i>) -> Result<[Tensor<'i>; 2]> {
+    /// The log-probability and the token of the largest logit of each row, `[batch, beams]`, from
+    /// `logits: [batch, beams, vocab]`.
+    pub(super) fn largest(
+        &self,
+        logits: Tensor<'i>,
+        is_last: Tensor<'i>,
+    ) -> Result<[Tensor<'i>; 2]> {
         // The order of the logits decides, not that of their log-probabilities.
         let [_, token] = self.forbid(logits).top_k(1);
         let log = logits.log_softmax();
         // What is forbidden is not chosen, but its share counts.
         let log = if self.settings.renormalize { self.normalised(self.forbid(log)) } else { log };
-        let [score, token] = self.penalise(logits, [self.of_token(log, token), token], |inside, logits| {
-            let [choice, log] = inside.under_constraints(logits)?;
-            let [_, token] = choice.top_k(1);
-            Ok([inside.of_token(log, token), token])
-        })?;
+        let [score, token] =
+            self.penalise(logits, [self.of_token(log, token), token], |inside, logits| {
+                let [choice, log] = inside.under_constraints(logits)?;
+                let [_, token] = choice.top_k(1);
+                Ok([inside.of_token(log, token), token])
+            })?;
         Ok(self.forced(score, token, is_last).map(each_row))
     }
 
     /// The best continuations, or drawn ones, where a token is forced.
-    pub(super) fn forced(&self, mut scores: Tensor<'i>, mut tokens: Tensor<'i>, is_last: Tensor<'i>) -> [Tensor<'i>; 2] {
+    pub(super) fn forced(
+        &self,
+        mut scores: Tensor<'i>,
+        mut tokens: Tensor<'i>,
+        is_last: Tensor<'i>,
+    ) -> [Tensor<'i>; 2] {
         let builder = scores.builder();
         let (zero, never) = (builder.integer(0), builder.scalar(f32::NEG_INFINITY));
         let forced = [
@@ -80,11 +105,17 @@ impl<'s, 'i> Constraints<'s, 'i> {
         ];
         // Of several continuations the first is the forced one.
         let is_single = scores.dim(2).as_constant() == Some(1);
-        let is_first = (!is_single).then(|| self.fixed.ranks.equal(zero).reshape([Dim::from(1), 1.into(), scores.dim(2)]));
+        let is_first = (!is_single)
+            .then(|| self.fixed.ranks.equal(zero).reshape([Dim::from(1), 1.into(), scores.dim(2)]));
         for (token, is_forced) in forced.into_iter().flatten() {
-            tokens = is_first.map_or(is_forced, |is_first| and(is_forced, is_first)).select(token, tokens);
+            tokens = is_first
+                .map_or(is_forced, |is_first| and(is_forced, is_first))
+                .select(token, tokens);
             let certain = builder.scalar(0.0);
-            scores = is_forced.select(is_first.map_or(certain, |is_first| is_first.select(certain, never)), scores);
+            scores = is_forced.select(
+                is_first.map_or(certain, |is_first| is_first.select(certain, never)),
+                scores,
+            );
         }
         [scores, tokens]
     }
@@ -127,7 +158,8 @@ impl<'s, 'i> Constraints<'s, 'i> {
         let shape = values[0].ty().shape;
         let zeros = builder.scalar(0.0).expand(shape.clone());
         // Positions without a token count as the first one, which is there in any case.
-        let own = less(fixed.places, self.cur).select(self.running, builder.integer(settings.start_token));
+        let own = less(fixed.places, self.cur)
+            .select(self.running, builder.integer(settings.start_token));
         let mut penalties = Vec::new();
         let mut forbidden = self.forbid(zeros);
         let target = Target { running: self.running, cur: self.cur, most: self.most };
@@ -139,12 +171,18 @@ impl<'s, 'i> Constraints<'s, 'i> {
         };
         let ones = |ids: Tensor<'i>| builder.scalar(1.0).expand(ids.ty().shape);
         if let Some([ids, mask]) = fixed.source {
-            let [batch, beams, src] = [shape.dims()[0].clone(), shape.dims()[1].clone(), ids.dim(1)];
-            let each = |value: Tensor<'i>| value.reshape([&batch, &1.into(), &src]).expand([&batch, &beams, &src]);
+            let [batch, beams, src] =
+                [shape.dims()[0].clone(), shape.dims()[1].clone(), ids.dim(1)];
+            let each = |value: Tensor<'i>| {
+                value.reshape([&batch, &1.into(), &src]).expand([&batch, &beams, &src])
+            };
             let is_token = less(builder.integer(0), mask);
             if settings.encoder_repetition_penalty != 1.0 {
                 let ids = each(is_token.select(ids, ids.slice(1, 0, 1)));
-                penalties.push((zeros.scatter_elements(ids, ones(ids)), builder.scalar(1.0 / settings.encoder_repetition_penalty)));
+                penalties.push((
+                    zeros.scatter_elements(ids, ones(ids)),
+                    builder.scalar(1.0 / settings.encoder_repetition_penalty),
+                ));
             }
             if settings.encoder_no_repeat_ngram_size > 0 {
                 let n = builder.integer(settings.encoder_no_repeat_ngram_size as i64);
@@ -152,7 +190,8 @@ impl<'s, 'i> Constraints<'s, 'i> {
             }
         }
         penalties.push((zeros.scatter_elements(own, ones(own)), fixed.repetition_penalty));
-        let is_token = less(fixed.places, self.cur).cast(DType::I64).expand(self.running.ty().shape);
+        let is_token =
+            less(fixed.places, self.cur).cast(DType::I64).expand(self.running.ty().shape);
         forbid(self.running, is_token, fixed.no_repeat_ngram_size)?;
 
         let constrained = |x: &Tensor<'i>| {
@@ -167,24 +206,33 @@ impl<'s, 'i> Constraints<'s, 'i> {
 
     /// Scores with those of forbidden tokens minus infinity.
     fn forbid(&self, scores: Tensor<'i>) -> Tensor<'i> {
-        let of_step = |[rows, of_step]: [Tensor<'i>; 2]| rows.gather(of_step.gather(self.iteration));
+        let of_step =
+            |[rows, of_step]: [Tensor<'i>; 2]| rows.gather(of_step.gather(self.iteration));
         let scores = self.fixed.forbidden.map_or(scores, |forbidden| scores + of_step(forbidden));
         let builder = scores.builder();
         let shape = |n: usize| -> Shape { [scores.dim(0), scores.dim(1), n.into()].into() };
         let cur = self.cur;
         let vocab = scores.dim(2).as_constant().unwrap_or(0);
-        // transformers requires as many tokens as the word has, although one fewer precedes its last.
+        // transformers requires as many tokens as the word has, although one fewer precedes its
+        // last.
         let due = |word: &Vec<i64>| {
-            let (last, before) = word.split_last().filter(|(last, before)| !before.is_empty() && (0..vocab).contains(*last))?;
+            let (last, before) = word
+                .split_last()
+                .filter(|(last, before)| !before.is_empty() && (0..vocab).contains(*last))?;
             let is_there = |(index, &token): (usize, &i64)| {
-                let place = larger(cur - builder.integer((before.len() - index) as i64), builder.integer(0));
+                let place = larger(
+                    cur - builder.integer((before.len() - index) as i64),
+                    builder.integer(0),
+                );
                 self.running.gather_elements(place.expand(shape(1))).equal(builder.integer(token))
             };
             let is_long = builder.integer(word.len() as i64).less_or_equal(cur);
-            let is_due = before.iter().enumerate().map(is_there).fold(is_long, and).expand(shape(1));
+            let is_due =
+                before.iter().enumerate().map(is_there).fold(is_long, and).expand(shape(1));
             Some((*last, is_due.select(builder.scalar(f32::NEG_INFINITY), builder.scalar(0.0))))
         };
-        let (tokens, updates): (Vec<_>, Vec<_>) = self.settings.bad_words.iter().filter_map(due).unzip();
+        let (tokens, updates): (Vec<_>, Vec<_>) =
+            self.settings.bad_words.iter().filter_map(due).unzip();
         if tokens.is_empty() {
             return scores;
         }
@@ -192,24 +240,37 @@ impl<'s, 'i> Constraints<'s, 'i> {
         scores.scatter_elements(builder.integers(tokens).expand(shape(n)), concat(2, &updates))
     }
 
-    /// The elements `tokens: i64 [batch, beams, 1]` of `values: [batch, beams, vocab]`. ONNX's reference evaluator has no GatherElements
-    /// along more than 64 elements.
+    /// The elements `tokens: i64 [batch, beams, 1]` of `values: [batch, beams, vocab]`. ONNX's
+    /// reference evaluator has no GatherElements along more than 64 elements.
     pub(super) fn of_token(&self, values: Tensor<'i>, tokens: Tensor<'i>) -> Tensor<'i> {
         let [rows, vocab] = [values.dim(0) * values.dim(1), values.dim(2)];
         values.reshape([rows * vocab]).gather(tokens + self.fixed.first_score)
     }
 }
 
-/// What is added to scores, `[4, vocab]`: minus infinity where a token is forbidden, for a step in which the end is allowed, is not, and
-/// the same for the first step that chooses. `None` if no token is ever forbidden.
-pub(super) fn forbidden_rows<'g>(builder: &'g Builder, settings: &Settings, vocab: usize) -> Option<Tensor<'g>> {
-    let Settings { bad_words, eos_tokens, suppressed_tokens, suppressed_first_tokens, .. } = settings;
-    let words = bad_words.iter().filter(|word| word.len() == 1 && !eos_tokens.contains(&word[0])).map(|word| word[0]);
+/// What is added to scores, `[4, vocab]`: minus infinity where a token is forbidden, for a step in
+/// which the end is allowed, is not, and the same for the first step that chooses. `None` if no
+/// token is ever forbidden.
+pub(super) fn forbidden_rows<'g>(
+    builder: &'g Builder,
+    settings: &Settings,
+    vocab: usize,
+) -> Option<Tensor<'g>> {
+    let Settings { bad_words, eos_tokens, suppressed_tokens, suppressed_first_tokens, .. } =
+        settings;
+    let words = bad_words
+        .iter()
+        .filter(|word| word.len() == 1 && !eos_tokens.contains(&word[0]))
+        .map(|word| word[0]);
     let always = words.chain(suppressed_tokens.iter().copied()).map(|token| (token, [true; 4]));
     let ends = eos_tokens.iter().map(|&token| (token, [false, true, false, true]));
     let first = suppressed_first_tokens.iter().map(|&token| (token, [false, false, true, true]));
     let mut rows = BTreeMap::<i64, [bool; 4]>::new();
-    for (token, forbidden) in always.chain(ends).chain(first).filter(|(token, _)| usize::try_from(*token).is_ok_and(|id| id < vocab)) {
+    for (token, forbidden) in always
+        .chain(ends)
+        .chain(first)
+        .filter(|(token, _)| usize::try_from(*token).is_ok_and(|id| id < vocab))
+    {
         let row = rows.entry(token).or_default();
         *row = std::array::from_fn(|index| row[index] || forbidden[index]);
     }
@@ -219,7 +280,8 @@ pub(super) fn forbidden_rows<'g>(builder: &'g Builder, settings: &Settings, voca
     let shape: Shape = [4, rows.len()].into();
     let tokens = builder.integers(rows.keys().copied().collect::<Vec<_>>()).expand(shape.clone());
     let is_forbidden = (0..4).flat_map(|index| rows.values().map(move |row| i64::from(row[index])));
-    let is_forbidden = builder.integers(is_forbidden.collect::<Vec<_>>()).reshape(shape).cast(DType::Bool);
+    let is_forbidden =
+        builder.integers(is_forbidden.collect::<Vec<_>>()).reshape(shape).cast(DType::Bool);
     let never = is_forbidden.select(builder.scalar(f32::NEG_INFINITY), builder.scalar(0.0));
     Some(builder.scalar(0.0).expand([4, vocab]).scatter_elements(tokens, never))
 }

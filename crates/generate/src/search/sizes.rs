@@ -1,25 +1,28 @@
 //! Constant sizes in place of symbols, and caches of fixed capacity.
 //!
-//! The keys of the tokens so far are at the beginning of a cache, and the step appends the new one at its end. So the positions of keys,
-//! which are `0..past + 1` in a cache that grows, are an input: those that were not written yet come after the query's, and the causal
-//! mask hides them.
+//! The keys of the tokens so far are at the beginning of a cache, and the step appends the new one
+//! at its end. So the positions of keys, which are `0..past + 1` in a cache that grows, are an
+//! input: those that were not written yet come after the query's, and the causal mask hides them.
 
 use super::PAST;
 use crate::Result;
 use crate::error::Cause;
 use cognate_graph::{Bindings, Builder, DType, Dim, Graph, Node, Op, Symbol, Tensor};
 
-/// The sizes of a graph whose shapes are constants. The number of beams is that of its settings, too.
+/// The sizes of a graph whose shapes are constants. The number of beams is that of its settings,
+/// too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedSizes {
     /// The number of sentences.
     pub batch: usize,
-    /// The number of positions of a source, end token included, and of a target, start token included; at least 3.
+    /// The number of positions of a source, end token included, and of a target, start token
+    /// included; at least 3.
     pub length: usize,
 }
 
 impl FixedSizes {
-    /// The capacity of caches: the last token of a target is not read, and the one before it is new.
+    /// The capacity of caches: the last token of a target is not read, and the one before it is
+    /// new.
     pub(super) fn capacity(self) -> usize {
         self.length.saturating_sub(2)
     }
@@ -37,14 +40,17 @@ impl FixedSizes {
 
     pub(super) fn bindings(self, beams: usize) -> Bindings {
         let mut bindings = Bindings::default();
-        for (symbol, size) in [("batch", self.batch), ("src", self.length), ("beams", beams), (PAST, self.capacity())] {
+        for (symbol, size) in
+            [("batch", self.batch), ("src", self.length), ("beams", beams), (PAST, self.capacity())]
+        {
             let _ = bindings.bind(&Symbol::from(symbol), size);
         }
         bindings
     }
 }
 
-/// Inputs of a step with constant sizes: the position of the new token, i64 `[1]`, and those of the keys, i64 `[capacity + 1]`.
+/// Inputs of a step with constant sizes: the position of the new token, i64 `[1]`, and those of the
+/// keys, i64 `[capacity + 1]`.
 pub(super) const QUERY_POSITION: &str = "search.query_position";
 pub(super) const KEY_POSITIONS: &str = "search.key_positions";
 
@@ -55,26 +61,38 @@ pub(super) fn with_sizes(graph: &Graph, sizes: &Bindings) -> Result<Graph> {
         let mut values: Vec<Tensor<'_>> = Vec::new();
         for (_, node) in graph.iter() {
             let shape = node.ty.shape.dims().iter().map(|dim| dim.bound(sizes)).collect::<Vec<_>>();
-            let reads_past = node.op.dims().iter().flat_map(Dim::symbols).any(|symbol| **symbol == *PAST);
+            let reads_past =
+                node.op.dims().iter().flat_map(Dim::symbols).any(|symbol| **symbol == *PAST);
             let value = match &node.op {
                 Op::Input => builder.input(&node.name, node.ty.dtype, shape),
                 Op::Parameter => builder.parameter(&node.name, node.ty.clone()),
-                Op::Range { start, end } if reads_past => positions(&builder, sizes, node, [start, end])?,
+                Op::Range { start, end } if reads_past => {
+                    positions(&builder, sizes, node, [start, end])?
+                }
                 Op::Slice { .. } if reads_past => return Err(no_form(node)),
                 op => {
-                    let inputs: Vec<_> = node.inputs.iter().map(|input| values[input.index()]).collect();
+                    let inputs: Vec<_> =
+                        node.inputs.iter().map(|input| values[input.index()]).collect();
                     builder.node(&node.name, op.resized(|dim| dim.bound(sizes)), &inputs)
                 }
             };
             values.push(value);
         }
-        graph.outputs().iter().for_each(|output| builder.output(&output.name, values[output.node.index()]));
+        graph
+            .outputs()
+            .iter()
+            .for_each(|output| builder.output(&output.name, values[output.node.index()]));
     }
     Ok(builder.finish()?)
 }
 
 /// Positions `past + n..past + n + 1` of queries or `n..past + n + 1` of keys.
-fn positions<'g>(builder: &'g Builder, sizes: &Bindings, node: &Node, [start, end]: [&Dim; 2]) -> Result<Tensor<'g>> {
+fn positions<'g>(
+    builder: &'g Builder,
+    sizes: &Bindings,
+    node: &Node,
+    [start, end]: [&Dim; 2],
+) -> Result<Tensor<'g>> {
     let past = Dim::from(PAST);
     let input = |name: &str, size: &Dim| builder.input(name, DType::I64, [size.bound(sizes)]);
     let (positions, first) = match (start.as_constant(), (start - &past).as_constant()) {
@@ -86,5 +104,9 @@ fn positions<'g>(builder: &'g Builder, sizes: &Bindings, node: &Node, [start, en
 }
 
 fn no_form(node: &Node) -> crate::Error {
-    Cause::Contradiction(format!("{}: has no form with constant sizes; export without --max-batch", node.name)).into()
+    Cause::Contradiction(format!(
+        "{}: has no form with constant sizes; export without --max-batch",
+        node.name
+    ))
+    .into()
 }

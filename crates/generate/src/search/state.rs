@@ -4,7 +4,8 @@ use super::body::Captured;
 use super::sampling::Sampling;
 use cognate_graph::Tensor;
 
-/// The names of the carried values of [`State`], in order; the last ones of [`PerToken`], if it is carried.
+/// The names of the carried values of [`State`], in order; the last ones of [`PerToken`], if it is
+/// carried.
 pub(super) const NAMES: [&str; 12] = [
     "sequences",
     "scores",
@@ -34,7 +35,11 @@ pub(super) struct Scored<'i> {
 impl<'o> Scored<'o> {
     pub(super) fn read<'i>(self, captured: &mut Captured<'o, 'i>) -> Scored<'i> {
         let attention = self.attention.map(|attention| captured.read(attention));
-        Scored { logits: captured.read(self.logits), is_last: captured.read(self.is_last), attention }
+        Scored {
+            logits: captured.read(self.logits),
+            is_last: captured.read(self.is_last),
+            attention,
+        }
     }
 }
 
@@ -49,8 +54,8 @@ pub(super) struct PerToken<'i> {
 /// The state before a step.
 #[derive(Clone, Copy)]
 pub(super) struct State<'i> {
-    /// Finished hypotheses, best first: tokens `[batch, beams, length]`, scores, numbers of tokens, and whether (0 or 1). Tokens of
-    /// independent rows are in `running` alone.
+    /// Finished hypotheses, best first: tokens `[batch, beams, length]`, scores, numbers of tokens,
+    /// and whether (0 or 1). Tokens of independent rows are in `running` alone.
     pub(super) sequences: Tensor<'i>,
     pub(super) scores: Tensor<'i>,
     pub(super) lengths: Tensor<'i>,
@@ -61,7 +66,8 @@ pub(super) struct State<'i> {
     pub(super) tokens: Tensor<'i>,
     /// Whether a sentence's finished hypotheses can still be beaten; bool `[batch, 1]`.
     pub(super) improvable: Tensor<'i>,
-    /// Log-probabilities and cross-attentions (`[batch, beams, length, layers, heads, src]`), if they are outputs.
+    /// Log-probabilities and cross-attentions (`[batch, beams, length, layers, heads, src]`), if
+    /// they are outputs.
     pub(super) per_token: Option<[PerToken<'i>; 2]>,
 }
 
@@ -72,18 +78,45 @@ impl<'i> State<'i> {
             std::array::from_fn(|index| values[index]);
         let pair = |index| PerToken { finished: values[index], running: values[index + 1] };
         let per_token = has_per_token.then(|| [pair(8), pair(10)]);
-        Self { sequences, scores, lengths, finished, running, running_scores, tokens, improvable, per_token }
+        Self {
+            sequences,
+            scores,
+            lengths,
+            finished,
+            running,
+            running_scores,
+            tokens,
+            improvable,
+            per_token,
+        }
     }
 
     /// In the order of [`NAMES`].
     pub(super) fn values(self) -> Vec<Tensor<'i>> {
-        let Self { sequences, scores, lengths, finished, running, running_scores, tokens, improvable, per_token } = self;
-        let per_token = per_token.into_iter().flatten().flat_map(|PerToken { finished, running }| [finished, running]);
-        [sequences, scores, lengths, finished, running, running_scores, tokens, improvable].into_iter().chain(per_token).collect()
+        let Self {
+            sequences,
+            scores,
+            lengths,
+            finished,
+            running,
+            running_scores,
+            tokens,
+            improvable,
+            per_token,
+        } = self;
+        let per_token = per_token
+            .into_iter()
+            .flatten()
+            .flat_map(|PerToken { finished, running }| [finished, running]);
+        [sequences, scores, lengths, finished, running, running_scores, tokens, improvable]
+            .into_iter()
+            .chain(per_token)
+            .collect()
     }
 }
 
-/// `values: [batch, beams, length, ...]` with `new: [batch, beams, 1, ...]` where `is_here: [batch, beams, length]`.
+/// `values: [batch, beams, length, ...]` with `new: [batch, beams, 1, ...]` where
+/// `is_here: [batch, beams, length]`.
 pub(super) fn put<'i>(is_here: Tensor<'i>, new: Tensor<'i>, values: Tensor<'i>) -> Tensor<'i> {
     let mut shape: Vec<_> = is_here.ty().shape.dims().to_vec();
     shape.resize(values.ty().shape.rank(), 1.into());
@@ -104,7 +137,8 @@ pub(super) struct Fixed<'g> {
     /// The places of a sequence; i64 `[1, 1, length]`.
     pub(super) places: Tensor<'g>,
     pub(super) max_length: Tensor<'g>,
-    /// The step that chooses the last token, and the one whose token is `forced_bos_token`, -1 for none; i64 `[]`.
+    /// The step that chooses the last token, and the one whose token is `forced_bos_token`, -1 for
+    /// none; i64 `[]`.
     pub(super) last_step: Tensor<'g>,
     pub(super) forced_step: Tensor<'g>,
     /// Lengths to the power of the length penalty; f32 `[length]`.
@@ -116,7 +150,8 @@ pub(super) struct Fixed<'g> {
     pub(super) forced_bos_token: Tensor<'g>,
     pub(super) repetition_penalty: Tensor<'g>,
     pub(super) no_repeat_ngram_size: Tensor<'g>,
-    /// Those of [`forbidden_rows`](super::scores::forbidden_rows), and which of them each step has; i64 `[length]`.
+    /// Those of [`forbidden_rows`](super::scores::forbidden_rows), and which of them each step has;
+    /// i64 `[length]`.
     pub(super) forbidden: Option<[Tensor<'g>; 2]>,
     /// The source's tokens and mask, if constraints read them.
     pub(super) source: Option<[Tensor<'g>; 2]>,

@@ -18,7 +18,8 @@ pub(crate) fn settings(name: &str) -> Settings {
 pub(crate) fn reference(name: &str) -> (SessionDecoder, Settings) {
     let (model, settings) = (Model::open(&golden(name)).unwrap(), settings(name));
     let load = |program| Reference::F64.load(&Source::Graph(program), &Options::default()).unwrap();
-    let (encoder, step) = (load(model.encode().unwrap()), load(model.step(Attentions::Omit).unwrap()));
+    let (encoder, step) =
+        (load(model.encode().unwrap()), load(model.step(Attentions::Omit).unwrap()));
     (SessionDecoder::new(encoder, step, settings.pad_token).unwrap(), settings)
 }
 
@@ -26,7 +27,10 @@ pub(crate) fn reference(name: &str) -> (SessionDecoder, Settings) {
 pub(crate) fn sources(expected: &Golden) -> Vec<Vec<i64>> {
     let (ids, mask) = (expected.ids("input_ids"), expected.ids("attention_mask"));
     let rows = ids.data.chunks(ids.shape[1]).zip(mask.data.chunks(ids.shape[1]));
-    rows.map(|(ids, mask)| ids.iter().zip(mask).filter(|(_, mask)| **mask == 1).map(|(id, _)| *id).collect()).collect()
+    rows.map(|(ids, mask)| {
+        ids.iter().zip(mask).filter(|(_, mask)| **mask == 1).map(|(id, _)| *id).collect()
+    })
+    .collect()
 }
 
 /// What the reference decodes for each source.
@@ -36,13 +40,19 @@ fn decoded(name: &str, change: impl Fn(&mut Settings)) -> (Golden, Settings, Vec
     settings.max_new_tokens = 24;
     change(&mut settings);
     let sources = sources(&expected);
-    let mut decode =
-        |sources: &[Vec<i64>]| decode(&mut decoder, &SentenceBatch::new(sources), &settings, &mut |_| ControlFlow::Continue(())).unwrap();
+    let mut decode = |sources: &[Vec<i64>]| {
+        decode(&mut decoder, &SentenceBatch::new(sources), &settings, &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .unwrap()
+    };
     let together = decode(&sources);
     // A sentence's tokens do not depend on its neighbours.
     for (source, found) in sources.iter().zip(&together) {
         let alone = decode(std::slice::from_ref(source)).remove(0);
-        let tokens = |found: &[Hypothesis]| found.iter().map(|hypothesis| hypothesis.tokens.clone()).collect::<Vec<_>>();
+        let tokens = |found: &[Hypothesis]| {
+            found.iter().map(|hypothesis| hypothesis.tokens.clone()).collect::<Vec<_>>()
+        };
         assert_eq!(tokens(&alone), tokens(found), "{name}");
     }
     (expected, settings, together)
@@ -60,7 +70,12 @@ fn greedy_tokens_equal_transformers() {
         let rows = expected.ids("greedy");
         assert_eq!(rows.shape[0], hypotheses.len(), "{name}");
         for (found, row) in hypotheses.iter().zip(rows.data.chunks(rows.shape[1])) {
-            assert_eq!(found[0].tokens, tokens(row, &settings), "{name}: margin {:e}", found[0].margin());
+            assert_eq!(
+                found[0].tokens,
+                tokens(row, &settings),
+                "{name}: margin {:e}",
+                found[0].margin()
+            );
         }
     }
 }
@@ -68,13 +83,21 @@ fn greedy_tokens_equal_transformers() {
 #[test]
 fn beam_search_equals_transformers() {
     for name in golden_models() {
-        let (expected, settings, hypotheses) = decoded(&name, |settings| (settings.num_beams, settings.num_return_sequences) = (4, 4));
+        let (expected, settings, hypotheses) =
+            decoded(&name, |settings| (settings.num_beams, settings.num_return_sequences) = (4, 4));
         let (rows, scores) = (expected.ids("beam4"), expected.floats("beam4_scores"));
         // Four hypotheses a sentence, the best first.
         let found: Vec<_> = hypotheses.iter().flatten().collect();
         assert_eq!((rows.shape[0], scores.data.len()), (found.len(), found.len()), "{name}");
-        for ((hypothesis, row), score) in found.iter().zip(rows.data.chunks(rows.shape[1])).zip(&scores.data) {
-            assert_eq!(hypothesis.tokens, tokens(row, &settings), "{name}: margin {:e}", hypothesis.margin());
+        for ((hypothesis, row), score) in
+            found.iter().zip(rows.data.chunks(rows.shape[1])).zip(&scores.data)
+        {
+            assert_eq!(
+                hypothesis.tokens,
+                tokens(row, &settings),
+                "{name}: margin {:e}",
+                hypothesis.margin()
+            );
             let difference = (hypothesis.score - score).abs();
             assert!(difference < 1e-4 * score.abs(), "{name}: {} {score}", hypothesis.score);
         }

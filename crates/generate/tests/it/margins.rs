@@ -1,7 +1,10 @@
-//! How near the nearest choice of beam search was: logits that move by less than that leave the hypotheses as they are.
+//! How near the nearest choice of beam search was: logits that move by less than that leave the
+//! hypotheses as they are.
 
 use crate::golden::{reference, sources};
-use cognate_generate::{Decoder, Hypothesis, Logits, Result, SentenceBatch, SessionDecoder, Settings, Sources, decode};
+use cognate_generate::{
+    Decoder, Hypothesis, Logits, Result, SentenceBatch, SessionDecoder, Settings, Sources, decode,
+};
 use cognate_testing::{Golden, golden_models};
 use ndarray::Array2;
 use rand_chacha::ChaCha8Rng;
@@ -10,7 +13,8 @@ use std::ops::ControlFlow;
 
 const NEW_TOKENS: usize = 12;
 
-/// Times the margin: few choices decide on what is returned, and what is random averages out over the steps.
+/// Times the margin: few choices decide on what is returned, and what is random averages out over
+/// the steps.
 const BEYOND: f32 = 16.0;
 
 /// A decoder whose logits are moved at random, by at most `amplitude`.
@@ -29,10 +33,16 @@ impl Decoder for Noisy {
         self.inner.start(sources, beams)
     }
 
-    fn advance(&mut self, parents: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>> {
+    fn advance(
+        &mut self,
+        parents: Option<&Array2<usize>>,
+        tokens: &Array2<i64>,
+    ) -> Result<Logits<'_>> {
         let mut scores = self.inner.advance(parents, tokens)?.into_scores();
         let (random, amplitude) = (&mut self.random, self.amplitude);
-        scores.mapv_inplace(|score| score + amplitude * (random.next_u32() as f32 / u32::MAX as f32).mul_add(2.0, -1.0));
+        scores.mapv_inplace(|score| {
+            score + amplitude * (random.next_u32() as f32 / u32::MAX as f32).mul_add(2.0, -1.0)
+        });
         Ok(Logits::new(scores))
     }
 
@@ -46,7 +56,9 @@ impl Noisy {
     fn decode(&mut self, source: &[i64], amplitude: f32, settings: &Settings) -> Vec<Hypothesis> {
         self.amplitude = amplitude;
         let sources = [source.to_vec()];
-        decode(self, &SentenceBatch::new(&sources), settings, &mut |_| ControlFlow::Continue(())).unwrap().remove(0)
+        decode(self, &SentenceBatch::new(&sources), settings, &mut |_| ControlFlow::Continue(()))
+            .unwrap()
+            .remove(0)
     }
 }
 
@@ -60,15 +72,22 @@ fn beams_change_only_where_logits_move_by_more_than_the_margin() {
     for name in golden_models() {
         let (inner, settings) = reference(&name);
         let mut decoder = Noisy { inner, amplitude: 0.0, random: ChaCha8Rng::seed_from_u64(1) };
-        // Long hypotheses are preferred to short ones, or not, and all or only the best are returned.
+        // Long hypotheses are preferred to short ones, or not, and all or only the best are
+        // returned.
         for (num_return_sequences, length_penalty) in [(1, 0.0), (4, 1.0)] {
-            let settings = Settings { num_beams: 4, num_return_sequences, length_penalty, max_new_tokens: NEW_TOKENS, ..settings.clone() };
+            let settings = Settings {
+                num_beams: 4,
+                num_return_sequences,
+                length_penalty,
+                max_new_tokens: NEW_TOKENS,
+                ..settings.clone()
+            };
             for (sentence, source) in sources(&Golden::open(&name)).iter().enumerate() {
                 let expected = decoder.decode(source, 0.0, &settings);
                 let margin = expected[0].margin();
                 assert!(expected.iter().all(|hypothesis| hypothesis.margin() == margin), "{name}");
-                // Beyond rounding. Logits that move by 1 move a log-probability by at most 2, and a distance of two sums by
-                // 4 for each token.
+                // Beyond rounding. Logits that move by 1 move a log-probability by at most 2, and a
+                // distance of two sums by 4 for each token.
                 if margin < 1e-4 {
                     continue;
                 }
@@ -77,12 +96,18 @@ fn beams_change_only_where_logits_move_by_more_than_the_margin() {
                 if tokens(&decoder.decode(source, small, &settings)) != tokens(&expected) {
                     wrong.push(format!("{name} sentence {sentence}: margin {margin:e}"));
                 }
-                changed += usize::from(tokens(&decoder.decode(source, BEYOND * margin, &settings)) != tokens(&expected));
+                changed += usize::from(
+                    tokens(&decoder.decode(source, BEYOND * margin, &settings))
+                        != tokens(&expected),
+                );
             }
         }
     }
     assert!(wrong.is_empty(), "of {compared} changed within the margin:\n{}", wrong.join("\n"));
     eprintln!("{changed} of {compared} changed beyond the margin");
     // Nor is the margin so small that it says nothing.
-    assert!(compared > 200 && 4 * changed > compared, "{changed} of {compared} changed beyond the margin");
+    assert!(
+        compared > 200 && 4 * changed > compared,
+        "{changed} of {compared} changed beyond the margin"
+    );
 }

@@ -1,5 +1,5 @@
-//! Decoders as Optimum divides them, made of Cognate's own graph of the Hugging Face layout: what is seen of them from outside is
-//! Optimum's, and what a subgraph does not read is not given to it.
+//! Decoders as Optimum divides them, made of Cognate's own graph of the Hugging Face layout: what
+//! is seen of them from outside is Optimum's, and what a subgraph does not read is not given to it.
 
 use crate::golden::{reference, settings, sources};
 use cognate_generate::{Decoder, Hypothesis, SentenceBatch, decode, decoder};
@@ -47,7 +47,13 @@ impl Disguised {
             }
         }
         let config = model.config();
-        Self { graph, part, inputs, outputs, sizes: [config.decoder.heads, config.decoder.d_k, config.d_model] }
+        Self {
+            graph,
+            part,
+            inputs,
+            outputs,
+            sizes: [config.decoder.heads, config.decoder.d_k, config.d_model],
+        }
     }
 }
 
@@ -83,18 +89,29 @@ impl Session for Disguised {
             let length = if name.contains(".encoder.") { src } else { 0 };
             if name.starts_with("past_key_values.") {
                 if goes_on {
-                    assert!(name.contains(".decoder.") || inputs.get(name).unwrap().shape()[2] == src, "{name}");
+                    assert!(
+                        name.contains(".decoder.") || inputs.get(name).unwrap().shape()[2] == src,
+                        "{name}"
+                    );
                     continue;
                 }
                 // Names of axes are the same for keys of the source and its states.
-                assert!(self.part != Part::Merged || inputs.get(name).unwrap().shape() == [rows, heads, length, d_k], "{name}");
+                assert!(
+                    self.part != Part::Merged
+                        || inputs.get(name).unwrap().shape() == [rows, heads, length, d_k],
+                    "{name}"
+                );
                 given.insert(name, ArrayD::<f64>::zeros(vec![rows, heads, 0, d_k]));
             } else if name == "encoder_hidden_states" && goes_on {
                 given.insert(name, ArrayD::<f64>::from_elem(vec![rows, src, d_model], f64::NAN));
             }
         }
         let mut outputs = self.graph.run(&given)?;
-        for name in (0..).map(HuggingFaceNames::present).take_while(|names| outputs.get(&names[0]).is_some()).flatten().collect::<Vec<_>>()
+        for name in (0..)
+            .map(HuggingFaceNames::present)
+            .take_while(|names| outputs.get(&names[0]).is_some())
+            .flatten()
+            .collect::<Vec<_>>()
         {
             if goes_on && name.contains(".encoder.") {
                 let kept = outputs.remove(&name);
@@ -116,20 +133,38 @@ fn both_forms_of_optimums_decoder_give_the_same_tokens() {
         let (mut own, _) = reference(name);
         for num_beams in [1, 3] {
             let mut settings = settings(name);
-            (settings.num_beams, settings.num_return_sequences, settings.max_new_tokens) = (num_beams, num_beams, 12);
+            (settings.num_beams, settings.num_return_sequences, settings.max_new_tokens) =
+                (num_beams, num_beams, 12);
             let decode = |decoder: &mut dyn Decoder| -> Vec<Vec<Hypothesis>> {
-                decode(decoder, &SentenceBatch::new(&sources), &settings, &mut |_| ControlFlow::Continue(())).unwrap()
+                decode(decoder, &SentenceBatch::new(&sources), &settings, &mut |_| {
+                    ControlFlow::Continue(())
+                })
+                .unwrap()
             };
-            let tokens = |found: Vec<Vec<Hypothesis>>| found.into_iter().flatten().map(|found| found.tokens).collect::<Vec<_>>();
+            let tokens = |found: Vec<Vec<Hypothesis>>| {
+                found.into_iter().flatten().map(|found| found.tokens).collect::<Vec<_>>()
+            };
             let expected = tokens(decode(&mut own));
             for parts in [&[Part::Merged][..], &[Part::First, Part::Later]] {
                 let [encoder, _] = model.graphs(Layout::HuggingFace, Attentions::Omit).unwrap();
-                let mut sessions = vec![Reference::F64.load(&Source::Graph(encoder), &Options::default()).unwrap()];
-                sessions.extend(parts.iter().map(|&part| Box::new(Disguised::new(&model, part)) as Box<dyn Session>));
-                let mut optimum = decoder(Layout::HuggingFace, sessions, model.config(), settings.pad_token).unwrap();
+                let mut sessions = vec![
+                    Reference::F64.load(&Source::Graph(encoder), &Options::default()).unwrap(),
+                ];
+                sessions.extend(
+                    parts
+                        .iter()
+                        .map(|&part| Box::new(Disguised::new(&model, part)) as Box<dyn Session>),
+                );
+                let mut optimum =
+                    decoder(Layout::HuggingFace, sessions, model.config(), settings.pad_token)
+                        .unwrap();
                 // Twice: a batch begins anew.
                 for _ in 0..2 {
-                    assert_eq!(tokens(decode(optimum.as_mut())), expected, "{name} {parts:?} {num_beams} beams");
+                    assert_eq!(
+                        tokens(decode(optimum.as_mut())),
+                        expected,
+                        "{name} {parts:?} {num_beams} beams"
+                    );
                 }
             }
         }

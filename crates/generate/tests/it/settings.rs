@@ -5,12 +5,15 @@ use cognate_model::{Config, Preset};
 use insta::assert_snapshot;
 use serde_json::Value;
 
-/// The settings of a model of 512 positions. A `generation_config.json` that is an object also names the tokens to start and end with.
+/// The settings of a model of 512 positions. A `generation_config.json` that is an object also
+/// names the tokens to start and end with.
 fn settings(generation: Option<&str>) -> cognate_generate::Result<Settings> {
     let tokens = r#"{"decoder_start_token_id": 2, "eos_token_id": 0, "pad_token_id": 2, "#;
-    let with_tokens = generation.and_then(|text| text.strip_prefix('{')).map(|rest| match rest.strip_prefix('}') {
-        Some(after) => format!("{}}}{after}", tokens.trim_end_matches(", ")),
-        None => format!("{tokens}{rest}"),
+    let with_tokens = generation.and_then(|text| text.strip_prefix('{')).map(|rest| {
+        match rest.strip_prefix('}') {
+            Some(after) => format!("{}}}{after}", tokens.trim_end_matches(", ")),
+            None => format!("{tokens}{rest}"),
+        }
     });
     Settings::from_json("{}", with_tokens.as_deref().or(generation), &Preset::Tiny.config())
 }
@@ -47,7 +50,8 @@ fn limits() {
     assert_eq!(limit(Some(r#"{"max_length": 1}"#)), 1);
 }
 
-/// `testdata/generation-config`: which of the two files transformers' `generate` follows, and what it makes of null and absent fields.
+/// `testdata/generation-config`: which of the two files transformers' `generate` follows, and what
+/// it makes of null and absent fields.
 #[test]
 fn both_files_are_read_as_transformers_reads_them() {
     let path = cognate_testing::testdata("generation-config/cases.json");
@@ -56,7 +60,9 @@ fn both_files_are_read_as_transformers_reads_them() {
     let mut failures = Vec::new();
     for case in &cases {
         let config = case["config"].to_string();
-        let generation = Some(&case["generation"]).filter(|generation| !generation.is_null()).map(Value::to_string);
+        let generation = Some(&case["generation"])
+            .filter(|generation| !generation.is_null())
+            .map(Value::to_string);
         let model = Config::from_json(&config).unwrap();
         let found = Settings::from_json(&config, generation.as_deref(), &model);
         let expected = &case["expected"];
@@ -66,21 +72,34 @@ fn both_files_are_read_as_transformers_reads_them() {
             (Ok(_), Some(error)) => vec![format!("accepted; transformers: {error}")],
             (Err(_), Some(_)) => Vec::new(),
         };
-        failures.extend(differences.into_iter().map(|difference| format!("{config} with {generation:?}: {difference}")));
+        failures.extend(
+            differences
+                .into_iter()
+                .map(|difference| format!("{config} with {generation:?}: {difference}")),
+        );
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    let missing = Settings::from_json("{}", Some("{}"), &Preset::Tiny.config()).unwrap_err().to_string();
+    let missing =
+        Settings::from_json("{}", Some("{}"), &Preset::Tiny.config()).unwrap_err().to_string();
     assert_snapshot!(missing, @"generation_config.json: decoder_start_token_id null is not supported; expected the id of the token that decoding starts from, here or as bos_token_id");
 }
 
 /// The fields in which settings differ from those that transformers goes by.
 fn differences(found: &Settings, expected: &Value) -> Vec<String> {
-    let tokens = |field: &str| -> Vec<i64> { serde_json::from_value(expected[field].clone()).unwrap_or_default() };
-    let words: Vec<Vec<i64>> = serde_json::from_value(expected["bad_words_ids"].clone()).unwrap_or_default();
+    let tokens = |field: &str| -> Vec<i64> {
+        serde_json::from_value(expected[field].clone()).unwrap_or_default()
+    };
+    let words: Vec<Vec<i64>> =
+        serde_json::from_value(expected["bad_words_ids"].clone()).unwrap_or_default();
     let count = |field: &str| expected[field].as_u64().unwrap_or(0) as usize;
     let number = |field: &str, usual: f64| expected[field].as_f64().unwrap_or(usual) as f32;
-    let stops = if expected["early_stopping"] == true { EarlyStopping::Full } else { EarlyStopping::Heuristic };
-    let drawn = (expected["do_sample"] == true).then(|| (number("temperature", 1.0), count("top_k")));
+    let stops = if expected["early_stopping"] == true {
+        EarlyStopping::Full
+    } else {
+        EarlyStopping::Heuristic
+    };
+    let drawn =
+        (expected["do_sample"] == true).then(|| (number("temperature", 1.0), count("top_k")));
     // `min_new_tokens` comes before `min_length` where both are set.
     let min_length = if count("min_new_tokens") > 0 { 0 } else { count("min_length") };
     let checks = [
@@ -91,24 +110,44 @@ fn differences(found: &Settings, expected: &Value) -> Vec<String> {
         ("forced last token", found.forced_eos_token == expected["forced_eos_token_id"].as_i64()),
         ("bad words", found.bad_words == words),
         ("suppressed tokens", found.suppressed_tokens == tokens("suppress_tokens")),
-        ("suppressed first tokens", found.suppressed_first_tokens == tokens("begin_suppress_tokens")),
+        (
+            "suppressed first tokens",
+            found.suppressed_first_tokens == tokens("begin_suppress_tokens"),
+        ),
         ("beams", found.num_beams == count("num_beams").max(1)),
         ("length penalty", found.length_penalty == number("length_penalty", 1.0)),
         ("early stopping", found.early_stopping == stops),
         ("n-grams", found.no_repeat_ngram_size == count("no_repeat_ngram_size")),
-        ("n-grams of the source", found.encoder_no_repeat_ngram_size == count("encoder_no_repeat_ngram_size")),
+        (
+            "n-grams of the source",
+            found.encoder_no_repeat_ngram_size == count("encoder_no_repeat_ngram_size"),
+        ),
         ("repetition penalty", found.repetition_penalty == number("repetition_penalty", 1.0)),
-        ("shortest", (found.min_length, found.min_new_tokens) == (min_length, count("min_new_tokens"))),
-        ("sampling", found.sampling.map(|sampling| (sampling.temperature, sampling.top_k)) == drawn),
+        (
+            "shortest",
+            (found.min_length, found.min_new_tokens) == (min_length, count("min_new_tokens")),
+        ),
+        (
+            "sampling",
+            found.sampling.map(|sampling| (sampling.temperature, sampling.top_k)) == drawn,
+        ),
         // 20 stands for no limit there.
         ("longest", count("max_length") == 20 || found.max_length == count("max_length")),
     ];
-    checks.into_iter().filter(|(_, is_equal)| !is_equal).map(|(what, _)| format!("{what} of {found:?}")).collect()
+    checks
+        .into_iter()
+        .filter(|(_, is_equal)| !is_equal)
+        .map(|(what, _)| format!("{what} of {found:?}"))
+        .collect()
 }
 
 #[test]
 fn lengths_in_new_tokens_come_before_lengths_in_all() {
-    let lengths = |text| settings(Some(text)).map(|found| [found.min_length, found.min_new_tokens, found.max_length, found.max_new_tokens]);
+    let lengths = |text| {
+        settings(Some(text)).map(|found| {
+            [found.min_length, found.min_new_tokens, found.max_length, found.max_new_tokens]
+        })
+    };
     assert_eq!(lengths(r#"{"min_length": 5, "max_length": 20}"#).unwrap(), [5, 0, 20, 19]);
     assert_eq!(lengths(r#"{"min_length": 5, "min_new_tokens": 3}"#).unwrap(), [0, 3, 513, 512]);
     assert_eq!(lengths(r#"{"max_length": 20, "max_new_tokens": 30}"#).unwrap(), [0, 0, 513, 30]);
@@ -120,7 +159,10 @@ fn drawing_has_transformers_defaults_and_means_nothing_unless_it_is_asked_for() 
     assert_eq!(sampling(r#"{"temperature": 0, "top_k": 3}"#), None);
     assert_eq!(sampling(r#"{"do_sample": true}"#), Some(Sampling::default()));
     let expected = Sampling { temperature: 0.5, top_k: 0, top_p: 0.75, ..Sampling::default() };
-    assert_eq!(sampling(r#"{"do_sample": true, "temperature": 0.5, "top_k": 0, "top_p": 0.75}"#), Some(expected));
+    assert_eq!(
+        sampling(r#"{"do_sample": true, "temperature": 0.5, "top_k": 0, "top_p": 0.75}"#),
+        Some(expected)
+    );
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! A shortlist is the search among its tokens alone.
 
 use crate::golden::{reference, sources};
-use cognate_generate::{Decoder, Hypothesis, Sampling, SentenceBatch, Settings, Shortlist, ShortlistDecoder, decode};
+use cognate_generate::{
+    Decoder, Hypothesis, Sampling, SentenceBatch, Settings, Shortlist, ShortlistDecoder, decode,
+};
 use cognate_model::Model;
 use cognate_testing::{Golden, golden, golden_models};
 use std::collections::HashMap;
@@ -16,15 +18,25 @@ fn ways(settings: &Settings) -> Vec<Settings> {
     let several = Settings { num_beams: 3, num_return_sequences: 2, ..settings.clone() };
     vec![
         one.clone(),
-        Settings { repetition_penalty: 1.3, no_repeat_ngram_size: 2, min_new_tokens: 4, ..one.clone() },
+        Settings {
+            repetition_penalty: 1.3,
+            no_repeat_ngram_size: 2,
+            min_new_tokens: 4,
+            ..one.clone()
+        },
         Settings { sampling: Some(sampling), num_return_sequences: 2, ..one },
         several.clone(),
         Settings { sampling: Some(sampling), ..several },
     ]
 }
 
-fn found(decoder: &mut dyn Decoder, sources: &[Vec<i64>], settings: &Settings) -> Vec<Vec<Hypothesis>> {
-    decode(decoder, &SentenceBatch::new(sources), settings, &mut |_| ControlFlow::Continue(())).unwrap()
+fn found(
+    decoder: &mut dyn Decoder,
+    sources: &[Vec<i64>],
+    settings: &Settings,
+) -> Vec<Vec<Hypothesis>> {
+    decode(decoder, &SentenceBatch::new(sources), settings, &mut |_| ControlFlow::Continue(()))
+        .unwrap()
 }
 
 /// The size of a golden model's vocabulary.
@@ -38,26 +50,48 @@ fn it_equals_forbidding_the_other_tokens_in_every_search() {
         let (inner, settings) = reference(&name);
         let (vocab, sources) = (vocab(&name), sources(&Golden::open(&name)));
         let mut plain = reference(&name).0;
-        // A third of the tokens for any source, a third for one that has none of them, and a few for a source's first token.
+        // A third of the tokens for any source, a third for one that has none of them, and a few
+        // for a source's first token.
         let always: Vec<i64> = (0..vocab).filter(|token| token % 3 == 0).collect();
         let [first, last] = [sources[0][0], sources[0].len() as i64];
-        let by_source = HashMap::from([(vec![vocab + last], (0..vocab).collect()), (vec![first], vec![1, 4, 7])]);
+        let by_source = HashMap::from([
+            (vec![vocab + last], (0..vocab).collect()),
+            (vec![first], vec![1, 4, 7]),
+        ]);
         let shortlist = Arc::new(Shortlist::new(always.clone(), by_source));
         let mut decoder = ShortlistDecoder::new(Box::new(inner), shortlist, &settings);
-        // Beams that draw add scores that filters left without a sum of 1; forbidding cannot express that.
-        for settings in ways(&settings).into_iter().filter(|settings| settings.sampling.is_none() || settings.num_beams == 1) {
-            let forced = settings.forced_bos_token.into_iter().chain(settings.forced_eos_token).chain(settings.eos_tokens.clone());
+        // Beams that draw add scores that filters left without a sum of 1; forbidding cannot
+        // express that.
+        for settings in ways(&settings)
+            .into_iter()
+            .filter(|settings| settings.sampling.is_none() || settings.num_beams == 1)
+        {
+            let forced = settings
+                .forced_bos_token
+                .into_iter()
+                .chain(settings.forced_eos_token)
+                .chain(settings.eos_tokens.clone());
             let allowed: Vec<i64> = always.iter().copied().chain(forced).chain([1, 4, 7]).collect();
             let others = (0..vocab).filter(|token| !allowed.contains(token)).collect();
-            let suppressed = Settings { suppressed_tokens: others, renormalize: true, ..settings.clone() };
+            let suppressed =
+                Settings { suppressed_tokens: others, renormalize: true, ..settings.clone() };
             let expected = self::found(&mut plain, &sources[..1], &suppressed);
             let found = self::found(&mut decoder, &sources[..1], &settings);
-            let tokens = |found: &[Vec<Hypothesis>]| found[0].iter().map(|found| found.tokens.clone()).collect::<Vec<_>>();
+            let tokens = |found: &[Vec<Hypothesis>]| {
+                found[0].iter().map(|found| found.tokens.clone()).collect::<Vec<_>>()
+            };
             assert_eq!(tokens(&found), tokens(&expected), "{name}: {settings:?}");
             assert!(tokens(&found).concat().iter().all(|token| allowed.contains(token)), "{name}");
             // A penalty comes between the two sums of probabilities.
-            for (found, expected) in found[0].iter().zip(&expected[0]).filter(|_| settings.repetition_penalty == 1.0) {
-                assert!((found.score - expected.score).abs() < 1e-4, "{name}: {} {}: {settings:?}", found.score, expected.score);
+            for (found, expected) in
+                found[0].iter().zip(&expected[0]).filter(|_| settings.repetition_penalty == 1.0)
+            {
+                assert!(
+                    (found.score - expected.score).abs() < 1e-4,
+                    "{name}: {} {}: {settings:?}",
+                    found.score,
+                    expected.score
+                );
             }
         }
     }
@@ -68,10 +102,18 @@ fn a_list_of_all_tokens_changes_nothing() {
     for name in golden_models() {
         let (inner, settings) = reference(&name);
         let (vocab, sources) = (vocab(&name), sources(&Golden::open(&name)));
-        let mut decoder = ShortlistDecoder::new(Box::new(inner), Arc::new(Shortlist::new((0..vocab).collect(), HashMap::new())), &settings);
+        let mut decoder = ShortlistDecoder::new(
+            Box::new(inner),
+            Arc::new(Shortlist::new((0..vocab).collect(), HashMap::new())),
+            &settings,
+        );
         for settings in ways(&settings) {
             let expected = self::found(&mut reference(&name).0, &sources, &settings);
-            assert_eq!(self::found(&mut decoder, &sources, &settings), expected, "{name}: {settings:?}");
+            assert_eq!(
+                self::found(&mut decoder, &sources, &settings),
+                expected,
+                "{name}: {settings:?}"
+            );
         }
     }
 }
@@ -80,10 +122,18 @@ fn a_list_of_all_tokens_changes_nothing() {
 fn tokens_that_do_not_exist_are_refused() {
     let name = golden_models().remove(0);
     let sources = sources(&Golden::open(&name));
-    for (tokens, expected) in [(vec![3, 1 << 40], "expected tokens from 0 to"), (vec![], "expected tokens for a source")] {
+    for (tokens, expected) in
+        [(vec![3, 1 << 40], "expected tokens from 0 to"), (vec![], "expected tokens for a source")]
+    {
         let (inner, settings) = reference(&name);
-        let mut decoder = ShortlistDecoder::new(Box::new(inner), Arc::new(Shortlist::new(tokens, HashMap::new())), &settings);
-        let refused = decode(&mut decoder, &SentenceBatch::new(&sources), &settings, &mut |_| ControlFlow::Continue(()));
+        let mut decoder = ShortlistDecoder::new(
+            Box::new(inner),
+            Arc::new(Shortlist::new(tokens, HashMap::new())),
+            &settings,
+        );
+        let refused = decode(&mut decoder, &SentenceBatch::new(&sources), &settings, &mut |_| {
+            ControlFlow::Continue(())
+        });
         let refused = refused.expect_err("no such token").to_string();
         assert!(refused.starts_with("shortlist: ") && refused.contains(expected), "{refused}");
     }

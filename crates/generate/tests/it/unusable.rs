@@ -1,6 +1,10 @@
-//! Scores that no token can be chosen by: an error that names the sentence and the step, never a token.
+//! Scores that no token can be chosen by: an error that names the sentence and the step, never a
+//! token.
 
-use cognate_generate::{Decoder, ErrorKind, Logits, Result, Sampling, SentenceBatch, Settings, Sources, decode, greedy_choices, score};
+use cognate_generate::{
+    Decoder, ErrorKind, Logits, Result, Sampling, SentenceBatch, Settings, Sources, decode,
+    greedy_choices, score,
+};
 use cognate_model::Preset;
 use insta::assert_snapshot;
 use ndarray::{Array2, Array3};
@@ -31,7 +35,9 @@ impl Decoder for Broken {
 
     fn advance(&mut self, _: Option<&Array2<usize>>, tokens: &Array2<i64>) -> Result<Logits<'_>> {
         let (batch, beams) = tokens.dim();
-        self.logits = Array3::from_shape_fn((batch, beams, VOCAB), |(.., token)| if token == 5 { 2.0 } else { 0.01 * token as f32 });
+        self.logits = Array3::from_shape_fn((batch, beams, VOCAB), |(.., token)| {
+            if token == 5 { 2.0 } else { 0.01 * token as f32 }
+        });
         if self.step == self.at.1 {
             for beam in 0..beams {
                 for (token, &score) in self.scores.iter().enumerate() {
@@ -71,36 +77,64 @@ fn no_way_of_decoding_takes_a_token_by_them() {
     one[70] = f32::NAN;
     let mut above = vec![0.0; VOCAB];
     above[99] = f32::INFINITY;
-    let kinds = [vec![f32::NAN; VOCAB], one, above, vec![f32::NEG_INFINITY; VOCAB], vec![f32::INFINITY; VOCAB]];
+    let kinds = [
+        vec![f32::NAN; VOCAB],
+        one,
+        above,
+        vec![f32::NEG_INFINITY; VOCAB],
+        vec![f32::INFINITY; VOCAB],
+    ];
     let ways: [Way; 7] = [
         ("greedy", |_| {}),
         ("greedy with scores", |settings| settings.scores = true),
         ("drawing", |settings| settings.sampling = Some(Sampling::default())),
         ("beams", |settings| settings.num_beams = 3),
-        ("beams with a penalty", |settings| (settings.num_beams, settings.repetition_penalty) = (3, 1.5)),
-        ("beams that draw", |settings| (settings.num_beams, settings.sampling) = (2, Some(Sampling::default()))),
+        ("beams with a penalty", |settings| {
+            (settings.num_beams, settings.repetition_penalty) = (3, 1.5)
+        }),
+        ("beams that draw", |settings| {
+            (settings.num_beams, settings.sampling) = (2, Some(Sampling::default()))
+        }),
         ("beams, renormalised", |settings| (settings.num_beams, settings.renormalize) = (2, true)),
     ];
     let mut failures = Vec::new();
     for (way, change) in ways {
         for (kind, scores) in kinds.iter().enumerate() {
             let sources = sources();
-            let batch = SentenceBatch { sources: (&sources).into(), prefixes: &[], numbers: &[11, 12] };
-            let found = decode(&mut broken(scores.clone()), &batch, &settings(change), &mut |_| ControlFlow::Continue(()));
+            let batch =
+                SentenceBatch { sources: (&sources).into(), prefixes: &[], numbers: &[11, 12] };
+            let found = decode(&mut broken(scores.clone()), &batch, &settings(change), &mut |_| {
+                ControlFlow::Continue(())
+            });
             match found {
-                Err(error) if error.kind() == ErrorKind::Scores && error.to_string().starts_with("sentence 12, step 3: ") => {}
+                Err(error)
+                    if error.kind() == ErrorKind::Scores
+                        && error.to_string().starts_with("sentence 12, step 3: ") => {}
                 found => failures.push(format!("{way}, kind {kind}: {found:?}")),
             }
         }
     }
     let targets = vec![vec![5, 5, 5]; 2];
-    let scored = score(&mut broken(kinds[1].clone()), &SentenceBatch::new(&sources()), &targets, &settings(|_| {})).unwrap_err();
+    let scored = score(
+        &mut broken(kinds[1].clone()),
+        &SentenceBatch::new(&sources()),
+        &targets,
+        &settings(|_| {}),
+    )
+    .unwrap_err();
     assert_snapshot!(scored, @"sentence 1, step 3: a logit is NaN or infinite; weights or activations may exceed the range of their type");
-    let chosen =
-        decode(&mut broken(vec![]), &SentenceBatch::new(&sources()), &settings(|_| {}), &mut |_| ControlFlow::Continue(())).unwrap();
+    let chosen = decode(
+        &mut broken(vec![]),
+        &SentenceBatch::new(&sources()),
+        &settings(|_| {}),
+        &mut |_| ControlFlow::Continue(()),
+    )
+    .unwrap();
     let hypotheses: Vec<_> = chosen.into_iter().map(|mut found| found.remove(0)).collect();
     assert_eq!(hypotheses[1].tokens, [5; 6]);
-    let chosen = greedy_choices(&mut broken(kinds[0].clone()), &sources(), &hypotheses, &settings(|_| {})).unwrap_err();
+    let chosen =
+        greedy_choices(&mut broken(kinds[0].clone()), &sources(), &hypotheses, &settings(|_| {}))
+            .unwrap_err();
     assert_eq!(chosen.kind(), ErrorKind::Scores);
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
@@ -114,7 +148,13 @@ fn a_step_at_which_nothing_is_allowed_is_an_error() {
             settings.suppressed_tokens = (0..VOCAB as i64).collect();
         });
         let error =
-            decode(&mut broken(vec![]), &SentenceBatch::new(&sources()), &settings, &mut |_| ControlFlow::Continue(())).unwrap_err();
-        assert_eq!(error.to_string(), "sentence 0, step 1: every token is forbidden: all scores are minus infinity");
+            decode(&mut broken(vec![]), &SentenceBatch::new(&sources()), &settings, &mut |_| {
+                ControlFlow::Continue(())
+            })
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "sentence 0, step 1: every token is forbidden: all scores are minus infinity"
+        );
     }
 }

@@ -11,7 +11,8 @@ pub(super) fn sum(axes: &[usize], [x]: [&Type; 1]) -> Result<Type, String> {
     if !axes.is_sorted_by(|left, right| left < right) || axes.iter().any(|&axis| axis >= rank) {
         return Err(format!("axes {axes:?} are not increasing axes of {}", x.shape));
     }
-    let dim = |(axis, dim): (usize, &Dim)| if axes.contains(&axis) { Dim::from(1) } else { dim.clone() };
+    let dim =
+        |(axis, dim): (usize, &Dim)| if axes.contains(&axis) { Dim::from(1) } else { dim.clone() };
     Ok(Type::new(x.dtype, x.shape.dims().iter().enumerate().map(dim).collect::<Shape>()))
 }
 
@@ -37,15 +38,22 @@ pub(super) fn scatter_add([table, ids, updates]: [&Type; 3]) -> Result<Type, Str
     Ok(table.clone())
 }
 
-pub(super) fn gemm([turn_left, turn_right]: [bool; 2], [left, right]: [&Type; 2]) -> Result<Type, String> {
+pub(super) fn gemm(
+    [turn_left, turn_right]: [bool; 2],
+    [left, right]: [&Type; 2],
+) -> Result<Type, String> {
     float("left", left)?;
     expect_dtype("right", right, left.dtype)?;
     let ([a, b], [c, d]) = (left.shape.dims(), right.shape.dims()) else {
         return Err(format!("expected two matrices, found {} and {}", left.shape, right.shape));
     };
-    let ((m, k), (right_k, n)) = (if turn_left { (b, a) } else { (a, b) }, if turn_right { (d, c) } else { (c, d) });
+    let ((m, k), (right_k, n)) =
+        (if turn_left { (b, a) } else { (a, b) }, if turn_right { (d, c) } else { (c, d) });
     if k != right_k {
-        return Err(format!("inner sizes differ: {} x {} ({k} against {right_k})", left.shape, right.shape));
+        return Err(format!(
+            "inner sizes differ: {} x {} ({k} against {right_k})",
+            left.shape, right.shape
+        ));
     }
     Ok(Type::new(left.dtype, [m, n]))
 }

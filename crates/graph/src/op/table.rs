@@ -27,9 +27,11 @@ pub enum Class {
     Comparison,
     /// Many elements combined into one: sums and maxima.
     Reduction,
-    /// A softmax or a part of one, along the last axis, with so many elementary steps for each element.
+    /// A softmax or a part of one, along the last axis, with so many elementary steps for each
+    /// element.
     Softmax(u64),
-    /// A normalisation or a statistic of one, along the last axis, with so many elementary steps for each element.
+    /// A normalisation or a statistic of one, along the last axis, with so many elementary steps
+    /// for each element.
     Normalisation(u64),
     /// A matrix product of floating point numbers; its operands, without the bias.
     Product(usize),
@@ -131,7 +133,9 @@ impl Op {
             Op::GatherElements => ("GatherElements", Class::Move, "elements of the last axis"),
             Op::ScatterElements => ("ScatterElements", Class::Reduction, ""),
             Op::TopK { result: Ranked::Values, .. } => ("TopK", Class::Move, "the largest"),
-            Op::TopK { result: Ranked::Positions, .. } => ("TopKPositions", Class::Comparison, "where the largest are"),
+            Op::TopK { result: Ranked::Positions, .. } => {
+                ("TopKPositions", Class::Comparison, "where the largest are")
+            }
             Op::MatMul => ("MatMul", Class::Product(2), "A B"),
             Op::Linear => ("Linear", Class::Product(2), "x Wᵀ + b"),
             Op::Reshape(_) => ("Reshape", Class::Move, ""),
@@ -148,12 +152,18 @@ impl Op {
             Op::LogSoftmax => ("LogSoftmax", Class::Softmax(5), "xᵢ - ln Σ exp(xⱼ)"),
             Op::LogSumExp => ("LogSumExp", Class::Softmax(4), "ln Σ exp(xⱼ)"),
             Op::ShiftedExp => ("ShiftedExp", Class::Softmax(3), "exp(xᵢ - max(x))"),
-            Op::LayerNorm { .. } => ("LayerNormalization", Class::Normalisation(8), "(x - μ) / √(σ² + ε) · γ + β"),
-            Op::LayerNormStatistic { statistic: Statistic::Mean, .. } => ("LayerNormMean", Class::Normalisation(3), "μ"),
+            Op::LayerNorm { .. } => {
+                ("LayerNormalization", Class::Normalisation(8), "(x - μ) / √(σ² + ε) · γ + β")
+            }
+            Op::LayerNormStatistic { statistic: Statistic::Mean, .. } => {
+                ("LayerNormMean", Class::Normalisation(3), "μ")
+            }
             Op::LayerNormStatistic { statistic: Statistic::InverseDeviation, .. } => {
                 ("LayerNormInverseDeviation", Class::Normalisation(3), "1 / √(σ² + ε)")
             }
-            Op::RmsNorm { .. } => ("RMSNormalization", Class::Normalisation(4), "x / √(mean(x²) + ε) · γ"),
+            Op::RmsNorm { .. } => {
+                ("RMSNormalization", Class::Normalisation(4), "x / √(mean(x²) + ε) · γ")
+            }
             Op::QuantizedLinear(_) => ("QuantizedLinear", Class::IntegerProduct(3), "x W + b"),
             Op::BlockLinear(_) => ("BlockLinear", Class::IntegerProduct(3), "x W + b"),
             Op::LargestMagnitude => ("LargestMagnitude", Class::Reduction, "max |xⱼ|"),
@@ -164,7 +174,8 @@ impl Op {
         }
     }
 
-    /// The operation with other sizes; `size` gives those in place of its own. The body of a loop stays.
+    /// The operation with other sizes; `size` gives those in place of its own. The body of a loop
+    /// stays.
     #[must_use]
     pub fn resized(&self, size: impl Fn(&Dim) -> Dim) -> Self {
         let shape = |shape: &Shape| -> Shape { shape.dims().iter().map(&size).collect() };
@@ -173,9 +184,14 @@ impl Op {
             Op::TopK { count, result } => Op::TopK { count: size(count), result: *result },
             Op::Reshape(to) => Op::Reshape(shape(to)),
             Op::Expand(to) => Op::Expand(shape(to)),
-            Op::Slice { axis, start, end } => Op::Slice { axis: *axis, start: size(start), end: size(end) },
+            Op::Slice { axis, start, end } => {
+                Op::Slice { axis: *axis, start: size(start), end: size(end) }
+            }
             Op::CacheWrite { at } => Op::CacheWrite { at: size(at) },
-            Op::LoopResult { index, ty } => Op::LoopResult { index: *index, ty: Box::new(Type::new(ty.dtype, shape(&ty.shape))) },
+            Op::LoopResult { index, ty } => Op::LoopResult {
+                index: *index,
+                ty: Box::new(Type::new(ty.dtype, shape(&ty.shape))),
+            },
             Op::Input
             | Op::Parameter
             | Op::Scalar(_)
@@ -229,27 +245,53 @@ impl Op {
             Op::Range { start, end } => vec![size("start", start), size("end", end)],
             Op::Indices(symbol) => vec![text("size", symbol.to_string())],
             Op::TopK { count, .. } => vec![size("count", count)],
-            Op::Loop(repeat) => vec![text("most", repeat.most.to_string()), text("carried", repeat.carried.to_string())],
+            Op::Loop(repeat) => vec![
+                text("most", repeat.most.to_string()),
+                text("carried", repeat.carried.to_string()),
+            ],
             Op::LoopResult { index, .. } => vec![text("index", index.to_string())],
-            Op::Reshape(shape) | Op::Expand(shape) => vec![Attribute { name: "", value: Value::Shape(shape) }],
+            Op::Reshape(shape) | Op::Expand(shape) => {
+                vec![Attribute { name: "", value: Value::Shape(shape) }]
+            }
             Op::Transpose(order) => vec![text("order", format!("{order:?}"))],
             Op::Concat { axis } => vec![text("axis", axis.to_string())],
-            Op::Slice { axis, start, end } => vec![text("axis", axis.to_string()), size("start", start), size("end", end)],
+            Op::Slice { axis, start, end } => {
+                vec![text("axis", axis.to_string()), size("start", start), size("end", end)]
+            }
             Op::Sum(axes) => vec![text("axes", format!("{axes:?}"))],
             Op::Gemm { transposed } => {
                 let sides = ["left", "right"].into_iter().zip(transposed);
-                sides.filter(|(_, turned)| **turned).map(|(side, _)| text(side, "transposed".into())).collect()
+                sides
+                    .filter(|(_, turned)| **turned)
+                    .map(|(side, _)| text(side, "transposed".into()))
+                    .collect()
             }
-            Op::Conv(conv) => vec![text("strides", format!("{:?}", conv.strides)), text("pads", format!("{:?}", conv.pads))],
-            Op::LayerNorm { epsilon } | Op::LayerNormStatistic { epsilon, .. } | Op::RmsNorm { epsilon } => {
+            Op::Conv(conv) => vec![
+                text("strides", format!("{:?}", conv.strides)),
+                text("pads", format!("{:?}", conv.pads)),
+            ],
+            Op::LayerNorm { epsilon }
+            | Op::LayerNormStatistic { epsilon, .. }
+            | Op::RmsNorm { epsilon } => {
                 vec![text("epsilon", format!("{epsilon:e}"))]
             }
             Op::QuantizedLinear(steps) => vec![text("steps", format!("{steps:?}"))],
-            Op::BlockLinear(blocks) => vec![text("bits", blocks.bits.count().to_string()), text("size", blocks.size.to_string())],
+            Op::BlockLinear(blocks) => vec![
+                text("bits", blocks.bits.count().to_string()),
+                text("size", blocks.size.to_string()),
+            ],
             Op::CacheWrite { at } => vec![size("at", at)],
-            Op::CachedAttention(CachedAttention { heads, key_heads, scale, cap, window, padded }) => {
+            Op::CachedAttention(CachedAttention {
+                heads,
+                key_heads,
+                scale,
+                cap,
+                window,
+                padded,
+            }) => {
                 let always = [text("heads", heads.to_string()), text("scale", scale.to_string())];
-                let key_heads = (key_heads != heads).then(|| text("key_heads", key_heads.to_string()));
+                let key_heads =
+                    (key_heads != heads).then(|| text("key_heads", key_heads.to_string()));
                 let cap = cap.map(|cap| text("cap", cap.to_string()));
                 let window = window.map(|window| text("window", window.to_string()));
                 let padded = padded.then(|| text("padded", padded.to_string()));

@@ -2,10 +2,12 @@
 //!
 //! `W[j, i] ≈ (q[j, i] - zero) · s[j, i / size]`
 //!
-//! In 8 bits the largest magnitude of a block is 127 steps. In 4 bits, where a step is a seventh of that, the step with the least
-//! squared error is searched for; it may be negative, for there are eight steps to one side and seven to the other.
+//! In 8 bits the largest magnitude of a block is 127 steps. In 4 bits, where a step is a seventh of
+//! that, the step with the least squared error is searched for; it may be negative, for there are
+//! eight steps to one side and seven to the other.
 //!
-//! `W: [out, in]` as PyTorch keeps it, `q: u8 [out, blocks, bytes]`, `s: [out, blocks]`; see [`Blocks`].
+//! `W: [out, in]` as PyTorch keeps it, `q: u8 [out, blocks, bytes]`, `s: [out, blocks]`; see
+//! [`Blocks`].
 
 use super::{Element, Generator, Recipe};
 use crate::{Bits, Blocks};
@@ -26,11 +28,23 @@ impl QuantizedBlocks {
     /// # Panics
     /// If the weight is no matrix.
     pub fn new(weight: &Recipe, blocks: Blocks) -> Self {
-        let &[outputs, inputs] = weight.shape() else { panic!("a layer's weight is a matrix, found {:?}", weight.shape()) };
-        let scales = Arc::new(Scales { weight: weight.to(Element::F32), blocks, outputs, inputs, values: OnceLock::new() });
+        let &[outputs, inputs] = weight.shape() else {
+            panic!("a layer's weight is a matrix, found {:?}", weight.shape())
+        };
+        let scales = Arc::new(Scales {
+            weight: weight.to(Element::F32),
+            blocks,
+            outputs,
+            inputs,
+            values: OnceLock::new(),
+        });
         let count = blocks.count(inputs);
         Self {
-            values: Recipe::generated(Arc::new(Values { scales: scales.clone() }), &[outputs, count, blocks.bytes()]).to(Element::U8),
+            values: Recipe::generated(
+                Arc::new(Values { scales: scales.clone() }),
+                &[outputs, count, blocks.bytes()],
+            )
+            .to(Element::U8),
             scales: Recipe::generated(scales, &[outputs, count]),
         }
     }
@@ -52,7 +66,9 @@ impl Scales {
             let mut scales = Vec::with_capacity(self.outputs * self.blocks.count(self.inputs));
             for output in 0..self.outputs {
                 self.weight.read(output * self.inputs, &mut row);
-                scales.extend(row.chunks(self.blocks.size).map(|block| scale(self.blocks.bits, block)));
+                scales.extend(
+                    row.chunks(self.blocks.size).map(|block| scale(self.blocks.bits, block)),
+                );
             }
             scales
         })
@@ -80,11 +96,16 @@ impl Generator for Values {
             let (output, skip) = ((first + done) / row_bytes, (first + done) % row_bytes);
             weight.read(output * inputs, &mut row);
             let scales = &self.scales.get()[output * blocks.count(*inputs)..];
-            for ((block, scale), bytes) in row.chunks(blocks.size).zip(scales).zip(bytes.chunks_mut(blocks.bytes())) {
+            for ((block, scale), bytes) in
+                row.chunks(blocks.size).zip(scales).zip(bytes.chunks_mut(blocks.bytes()))
+            {
                 pack(blocks.bits, block, *scale, bytes);
             }
             let count = (row_bytes - skip).min(values.len() - done);
-            values[done..done + count].iter_mut().zip(&bytes[skip..]).for_each(|(value, byte)| *value = (*byte).into());
+            values[done..done + count]
+                .iter_mut()
+                .zip(&bytes[skip..])
+                .for_each(|(value, byte)| *value = (*byte).into());
             done += count;
         }
     }
@@ -93,7 +114,9 @@ impl Generator for Values {
 /// Counts of steps; the rest of the block is padded with zeros.
 fn pack(bits: Bits, block: &[f32], scale: f32, bytes: &mut [u8]) {
     let zero = f32::from(bits.zero());
-    let integer = |index: usize| block.get(index).map_or(bits.zero(), |value| (count(bits, value / scale) + zero) as u8);
+    let integer = |index: usize| {
+        block.get(index).map_or(bits.zero(), |value| (count(bits, value / scale) + zero) as u8)
+    };
     for (index, byte) in bytes.iter_mut().enumerate() {
         *byte = match bits {
             Bits::Four => integer(2 * index) | integer(2 * index + 1) << 4,
@@ -104,18 +127,22 @@ fn pack(bits: Bits, block: &[f32], scale: f32, bytes: &mut [u8]) {
 
 /// The nearest number of steps that there is, of two as near the even one; steps are few.
 fn count(bits: Bits, steps: f32) -> f32 {
-    // Numbers of this size have no fraction: the sum is rounded, by the addition itself and not by a call for each weight.
+    // Numbers of this size have no fraction: the sum is rounded, by the addition itself and not by
+    // a call for each weight.
     const WHOLE: f32 = (3 << 22) as f32;
     let zero = f32::from(bits.zero());
     (steps + WHOLE - WHOLE).clamp(-zero, zero - 1.0)
 }
 
-/// Steps that are tried in 4 bits: these parts of the one with which the block's extreme is the last step of its side.
+/// Steps that are tried in 4 bits: these parts of the one with which the block's extreme is the
+/// last step of its side.
 const PARTS: [f32; 12] = [0.66, 0.7, 0.74, 0.78, 0.82, 0.86, 0.9, 0.94, 0.97, 1.0, 1.03, 1.06];
 
 /// The step of a block; 1 for zeros.
 fn scale(bits: Bits, block: &[f32]) -> f32 {
-    let extreme = block.iter().fold(0f32, |extreme, &value| if value.abs() > extreme.abs() { value } else { extreme });
+    let extreme = block
+        .iter()
+        .fold(0f32, |extreme, &value| if value.abs() > extreme.abs() { value } else { extreme });
     if extreme == 0.0 {
         return 1.0;
     }
@@ -123,15 +150,17 @@ fn scale(bits: Bits, block: &[f32]) -> f32 {
     match bits {
         Bits::Eight => extreme.abs() / (zero - 1.0),
         Bits::Four => {
-            let steps = [extreme / -zero, extreme / (zero - 1.0)].into_iter().flat_map(|step| PARTS.map(|part| step * part));
+            let steps = [extreme / -zero, extreme / (zero - 1.0)]
+                .into_iter()
+                .flat_map(|step| PARTS.map(|part| step * part));
             let fitted = steps.map(|step| fitted(bits, block, step));
             fitted.max_by(|(one, _), (other, _)| one.total_cmp(other)).map_or(1.0, |(_, step)| step)
         }
     }
 }
 
-/// The step `s = Σ q w / Σ q²` that suits the counts `q` found with `step` best, by least squares, and by how much it lessens the
-/// squared error: `Σ (q s - w)² = Σ w² - (Σ q w)² / Σ q²`.
+/// The step `s = Σ q w / Σ q²` that suits the counts `q` found with `step` best, by least squares,
+/// and by how much it lessens the squared error: `Σ (q s - w)² = Σ w² - (Σ q w)² / Σ q²`.
 fn fitted(bits: Bits, block: &[f32], step: f32) -> (f32, f32) {
     // Side by side, as sums in a row would wait for one another.
     const LANES: usize = 8;

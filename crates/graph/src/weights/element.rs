@@ -44,30 +44,50 @@ impl Element {
     pub(super) fn first_non_finite(self, bytes: &[u8]) -> Option<(usize, f32)> {
         match self {
             // All bits of the exponent are set.
-            Element::F32 => first(bytes, |bits| u32::from_le_bytes(bits) & 0x7f80_0000 == 0x7f80_0000, f32::from_le_bytes),
-            Element::F16 => first(bytes, |bits| u16::from_le_bytes(bits) & 0x7c00 == 0x7c00, |bits| f16::from_le_bytes(bits).to_f32()),
-            Element::Bf16 => first(bytes, |bits| u16::from_le_bytes(bits) & 0x7f80 == 0x7f80, |bits| bf16::from_le_bytes(bits).to_f32()),
+            Element::F32 => first(
+                bytes,
+                |bits| u32::from_le_bytes(bits) & 0x7f80_0000 == 0x7f80_0000,
+                f32::from_le_bytes,
+            ),
+            Element::F16 => first(
+                bytes,
+                |bits| u16::from_le_bytes(bits) & 0x7c00 == 0x7c00,
+                |bits| f16::from_le_bytes(bits).to_f32(),
+            ),
+            Element::Bf16 => first(
+                bytes,
+                |bits| u16::from_le_bytes(bits) & 0x7f80 == 0x7f80,
+                |bits| bf16::from_le_bytes(bits).to_f32(),
+            ),
             Element::I8 | Element::U8 => None,
         }
     }
 
-    /// Appends the numbers, rounded to the nearest, ties to even; values out of range become infinite, or the largest integer.
+    /// Appends the numbers, rounded to the nearest, ties to even; values out of range become
+    /// infinite, or the largest integer.
     pub(super) fn encode(self, values: &[f32], bytes: &mut Vec<u8>) {
         match self {
             Element::F32 => {
                 let before = bytes.len();
                 bytes.resize(before + 4 * values.len(), 0);
                 let (numbers, _) = bytes[before..].as_chunks_mut();
-                numbers.iter_mut().zip(values).for_each(|(number, value)| *number = value.to_le_bytes());
+                numbers
+                    .iter_mut()
+                    .zip(values)
+                    .for_each(|(number, value)| *number = value.to_le_bytes());
             }
             Element::F16 => {
                 let mut rounded = vec![f16::ZERO; values.len()];
                 rounded.convert_from_f32_slice(values);
                 bytes.extend(rounded.iter().flat_map(|value| value.to_le_bytes()));
             }
-            Element::Bf16 => bytes.extend(values.iter().flat_map(|&value| bf16::from_f32(value).to_le_bytes())),
+            Element::Bf16 => {
+                bytes.extend(values.iter().flat_map(|&value| bf16::from_f32(value).to_le_bytes()))
+            }
             // The conversions saturate.
-            Element::I8 => bytes.extend(values.iter().map(|value| value.round_ties_even() as i8 as u8)),
+            Element::I8 => {
+                bytes.extend(values.iter().map(|value| value.round_ties_even() as i8 as u8))
+            }
             Element::U8 => bytes.extend(values.iter().map(|value| value.round_ties_even() as u8)),
         }
     }
@@ -76,10 +96,18 @@ impl Element {
     pub(super) fn round(self, values: &mut [f32]) {
         match self {
             Element::F32 => {}
-            Element::F16 => values.iter_mut().for_each(|value| *value = f16::from_f32(*value).to_f32()),
-            Element::Bf16 => values.iter_mut().for_each(|value| *value = bf16::from_f32(*value).to_f32()),
-            Element::I8 => values.iter_mut().for_each(|value| *value = (value.round_ties_even() as i8).into()),
-            Element::U8 => values.iter_mut().for_each(|value| *value = (value.round_ties_even() as u8).into()),
+            Element::F16 => {
+                values.iter_mut().for_each(|value| *value = f16::from_f32(*value).to_f32())
+            }
+            Element::Bf16 => {
+                values.iter_mut().for_each(|value| *value = bf16::from_f32(*value).to_f32())
+            }
+            Element::I8 => {
+                values.iter_mut().for_each(|value| *value = (value.round_ties_even() as i8).into())
+            }
+            Element::U8 => {
+                values.iter_mut().for_each(|value| *value = (value.round_ties_even() as u8).into())
+            }
         }
     }
 }
@@ -99,7 +127,8 @@ fn first<const SIZE: usize>(
 ) -> Option<(usize, f32)> {
     const BLOCK: usize = 1024;
     let (numbers, _) = bytes.as_chunks::<SIZE>();
-    let has_one = |block: &[[u8; SIZE]]| block.iter().fold(false, |found, &number| found | is_wanted(number));
+    let has_one =
+        |block: &[[u8; SIZE]]| block.iter().fold(false, |found, &number| found | is_wanted(number));
     let block = numbers.chunks(BLOCK).position(has_one)? * BLOCK;
     let place = block + numbers[block..].iter().position(|&number| is_wanted(number))?;
     Some((place, decode(numbers[place])))

@@ -1,9 +1,10 @@
 //! Weights of 8 bits: each column of a layer's matrix counts steps of its own.
 //!
-//! `W[j, i] ≈ q[i, j] · s[j]`, `s[j] = max_i |W[j, i]| / 127`, `q` rounded to the nearest, ties to even
+//! `W[j, i] ≈ q[i, j] · s[j]`, `s[j] = max_i |W[j, i]| / 127`, `q` rounded to the nearest, ties to
+//! even
 //!
-//! `W: [out, in]` as PyTorch keeps it, `q: i8 [in, out]` as ONNX multiplies it, `s: [out]`; of a table, whose rows are gathered,
-//! `q: i8 [rows, width]`, `s: [rows, 1]`.
+//! `W: [out, in]` as PyTorch keeps it, `q: i8 [in, out]` as ONNX multiplies it, `s: [out]`; of a
+//! table, whose rows are gathered, `q: i8 [rows, width]`, `s: [rows, 1]`.
 
 use super::{Element, Generator, Recipe};
 use std::sync::{Arc, OnceLock};
@@ -26,10 +27,21 @@ impl Quantized {
     /// # Panics
     /// If the weight is no matrix.
     pub fn new(weight: &Recipe) -> Self {
-        let &[outputs, inputs] = weight.shape() else { panic!("a layer's weight is a matrix, found {:?}", weight.shape()) };
-        let scales = Arc::new(Scales { weight: weight.to(Element::F32), outputs, inputs, values: OnceLock::new() });
+        let &[outputs, inputs] = weight.shape() else {
+            panic!("a layer's weight is a matrix, found {:?}", weight.shape())
+        };
+        let scales = Arc::new(Scales {
+            weight: weight.to(Element::F32),
+            outputs,
+            inputs,
+            values: OnceLock::new(),
+        });
         Self {
-            values: Recipe::generated(Arc::new(Values { scales: scales.clone() }), &[inputs, outputs]).to(Element::I8),
+            values: Recipe::generated(
+                Arc::new(Values { scales: scales.clone() }),
+                &[inputs, outputs],
+            )
+            .to(Element::I8),
             scales: Recipe::generated(scales, &[outputs]),
         }
     }
@@ -50,10 +62,18 @@ impl QuantizedTable {
     /// # Panics
     /// If the table is no matrix.
     pub fn new(table: &Recipe) -> Self {
-        let &[rows, width] = table.shape() else { panic!("a table is a matrix, found {:?}", table.shape()) };
-        let scales = Arc::new(Scales { weight: table.to(Element::F32), outputs: rows, inputs: width, values: OnceLock::new() });
+        let &[rows, width] = table.shape() else {
+            panic!("a table is a matrix, found {:?}", table.shape())
+        };
+        let scales = Arc::new(Scales {
+            weight: table.to(Element::F32),
+            outputs: rows,
+            inputs: width,
+            values: OnceLock::new(),
+        });
         Self {
-            values: Recipe::generated(Arc::new(Rows { scales: scales.clone() }), &[rows, width]).to(Element::I8),
+            values: Recipe::generated(Arc::new(Rows { scales: scales.clone() }), &[rows, width])
+                .to(Element::I8),
             scales: Recipe::generated(scales, &[rows, 1]),
         }
     }
@@ -99,13 +119,17 @@ impl Generator for Values {
         }
         let Scales { weight, outputs, inputs, .. } = &*self.scales;
         let scales = self.scales.get();
-        // The rows `i` of `[in, out]` that the range touches: of each row `j` of the weight a short piece.
+        // The rows `i` of `[in, out]` that the range touches: of each row `j` of the weight a short
+        // piece.
         let (from, to) = (first / outputs, (first + values.len() - 1) / outputs);
         let mut piece = vec![0f32; to + 1 - from];
         for (output, scale) in scales.iter().enumerate() {
             weight.read(output * inputs + from, &mut piece);
             for (value, input) in piece.iter().zip(from..) {
-                if let Some(place) = (input * outputs + output).checked_sub(first).and_then(|place| values.get_mut(place)) {
+                if let Some(place) = (input * outputs + output)
+                    .checked_sub(first)
+                    .and_then(|place| values.get_mut(place))
+                {
                     *place = (value / scale).round_ties_even();
                 }
             }
@@ -123,6 +147,8 @@ impl Generator for Rows {
         let Scales { weight, inputs, .. } = &*self.scales;
         weight.read(first, values);
         let scales = self.scales.get();
-        values.iter_mut().zip(first..).for_each(|(value, place)| *value = (*value / scales[place / inputs]).round_ties_even());
+        values.iter_mut().zip(first..).for_each(|(value, place)| {
+            *value = (*value / scales[place / inputs]).round_ties_even()
+        });
     }
 }

@@ -1,4 +1,5 @@
-//! Lazy recipes for weights: nothing is read or converted before it is needed, and then piece by piece.
+//! Lazy recipes for weights: nothing is read or converted before it is needed, and then piece by
+//! piece.
 
 use super::Element;
 use crate::{Error, ErrorKind};
@@ -32,8 +33,8 @@ pub trait Generator: fmt::Debug + Send + Sync {
 
 /// How to obtain one weight, row-major. Cheap to clone.
 ///
-/// Its source is stored in some [`Element`] or computed; its values are given in [`Recipe::element`], to which they are
-/// rounded where the source is more precise.
+/// Its source is stored in some [`Element`] or computed; its values are given in
+/// [`Recipe::element`], to which they are rounded where the source is more precise.
 #[derive(Clone, Debug)]
 pub struct Recipe {
     shape: Vec<usize>,
@@ -77,24 +78,40 @@ impl Recipe {
     ///
     /// # Errors
     /// If the range exceeds the storage, or its length does not match the shape.
-    pub fn stored(storage: Arc<dyn Storage>, range: Range<usize>, shape: &[usize]) -> Result<Self, Error> {
+    pub fn stored(
+        storage: Arc<dyn Storage>,
+        range: Range<usize>,
+        shape: &[usize],
+    ) -> Result<Self, Error> {
         Self::stored_as(Element::F32, storage, range, shape)
     }
 
-    /// The bytes `range` of `storage`, stored as `element`, of the given shape; given as f32 until [`Recipe::to`] asks for
-    /// another type.
+    /// The bytes `range` of `storage`, stored as `element`, of the given shape; given as f32 until
+    /// [`Recipe::to`] asks for another type.
     ///
     /// # Errors
     /// If the range exceeds the storage, or its length does not match the shape.
-    pub fn stored_as(element: Element, storage: Arc<dyn Storage>, range: Range<usize>, shape: &[usize]) -> Result<Self, Error> {
+    pub fn stored_as(
+        element: Element,
+        storage: Arc<dyn Storage>,
+        range: Range<usize>,
+        shape: &[usize],
+    ) -> Result<Self, Error> {
         let wrong = |message| Error::new(ErrorKind::Weights, "stored weight", message);
         let wanted = shape.iter().try_fold(element.size(), |len, &size| len.checked_mul(size));
         let wanted = wanted.ok_or_else(|| wrong(format!("shape {shape:?} is too large")))?;
         let held = storage.bytes().get(range.clone()).map(<[u8]>::len);
         if held != Some(wanted) {
-            return Err(wrong(format!("shape {shape:?}: expected {wanted} bytes, found the range {range:?} of {}", storage.bytes().len())));
+            return Err(wrong(format!(
+                "shape {shape:?}: expected {wanted} bytes, found the range {range:?} of {}",
+                storage.bytes().len()
+            )));
         }
-        Ok(Self { shape: shape.to_vec(), source: Source::Stored { storage, range, element }, element: Element::F32 })
+        Ok(Self {
+            shape: shape.to_vec(),
+            source: Source::Stored { storage, range, element },
+            element: Element::F32,
+        })
     }
 
     /// The values of `generator` in f32, with the given shape.
@@ -108,10 +125,17 @@ impl Recipe {
     /// If there are none, or if their other axes or types differ.
     pub fn joined(parts: &[Recipe]) -> Result<Self, Error> {
         let wrong = |message| Error::new(ErrorKind::Weights, "joined weight", message);
-        let Some(Recipe { shape, element, .. }) = parts.first() else { return Err(wrong("of no parts".into())) };
-        let fits = |part: &Recipe| part.element == *element && !part.shape.is_empty() && part.shape[1..] == shape[1..];
+        let Some(Recipe { shape, element, .. }) = parts.first() else {
+            return Err(wrong("of no parts".into()));
+        };
+        let fits = |part: &Recipe| {
+            part.element == *element && !part.shape.is_empty() && part.shape[1..] == shape[1..]
+        };
         if let Some(part) = parts.iter().find(|part| !fits(part)) {
-            return Err(wrong(format!("cannot join {element} {shape:?} and {} {:?}", part.element, part.shape)));
+            return Err(wrong(format!(
+                "cannot join {element} {shape:?} and {} {:?}",
+                part.element, part.shape
+            )));
         }
         let mut shape = shape.clone();
         shape[0] = parts.iter().map(|part| part.shape[0]).sum();
@@ -129,7 +153,11 @@ impl Recipe {
                 element: matrix.element,
                 source: Source::Columns { matrix: Arc::new(matrix.clone()), first: range.start },
             }),
-            _ => Err(Error::new(ErrorKind::Weights, "weight", format!("has no columns {range:?}: {:?}", matrix.shape))),
+            _ => Err(Error::new(
+                ErrorKind::Weights,
+                "weight",
+                format!("has no columns {range:?}: {:?}", matrix.shape),
+            )),
         }
     }
 
@@ -153,7 +181,8 @@ impl Recipe {
         self.elements() as u64 * self.element.size() as u64
     }
 
-    /// The same weight, given as `element`: from the source at once, whatever it was given as before.
+    /// The same weight, given as `element`: from the source at once, whatever it was given as
+    /// before.
     ///
     /// Values are rounded to the nearest, ties to even; those beyond 65,504 are infinite as f16.
     #[must_use]
@@ -167,7 +196,11 @@ impl Recipe {
     /// If the number of elements differs.
     pub fn reshaped(&self, shape: &[usize]) -> Result<Self, Error> {
         if shape.iter().product::<usize>() != self.elements() {
-            return Err(Error::new(ErrorKind::Weights, "weight", format!("cannot reshape {:?} to {shape:?}", self.shape)));
+            return Err(Error::new(
+                ErrorKind::Weights,
+                "weight",
+                format!("cannot reshape {:?} to {shape:?}", self.shape),
+            ));
         }
         Ok(Self { shape: shape.to_vec(), ..self.clone() })
     }
@@ -175,7 +208,9 @@ impl Recipe {
     /// The file and range of the source; `None` if it is generated or not in a file.
     pub fn place(&self) -> Option<Place<'_>> {
         match &self.source {
-            Source::Stored { storage, range, element } => Some(Place { file: storage.file()?, range: range.clone(), element: *element }),
+            Source::Stored { storage, range, element } => {
+                Some(Place { file: storage.file()?, range: range.clone(), element: *element })
+            }
             Source::Generated(_) | Source::Joined(_) | Source::Columns { .. } => None,
         }
     }
@@ -190,7 +225,8 @@ impl Recipe {
         }
     }
 
-    /// Gives the little-endian bytes to `sink`, piece by piece; bytes stored in the requested type are borrowed, not copied.
+    /// Gives the little-endian bytes to `sink`, piece by piece; bytes stored in the requested type
+    /// are borrowed, not copied.
     ///
     /// # Errors
     /// The first error of `sink`.
@@ -214,18 +250,27 @@ impl Recipe {
         match &self.source {
             Source::Stored { storage, range, element } => {
                 let bytes = &storage.bytes()[range.clone()];
-                element.decode(&bytes[first * element.size()..(first + values.len()) * element.size()], values);
+                element.decode(
+                    &bytes[first * element.size()..(first + values.len()) * element.size()],
+                    values,
+                );
                 if *element != self.element {
                     self.element.round(values);
                 }
             }
             Source::Generated(generator) => {
-                assert!(first + values.len() <= self.elements(), "a recipe is read within its shape");
+                assert!(
+                    first + values.len() <= self.elements(),
+                    "a recipe is read within its shape"
+                );
                 generator.fill(first, values);
                 self.element.round(values);
             }
             Source::Joined(parts) => {
-                assert!(first + values.len() <= self.elements(), "a recipe is read within its shape");
+                assert!(
+                    first + values.len() <= self.elements(),
+                    "a recipe is read within its shape"
+                );
                 let (mut skip, mut rest) = (first, values);
                 for part in parts.iter() {
                     let count = part.elements().saturating_sub(skip).min(rest.len());
@@ -237,7 +282,9 @@ impl Recipe {
                     rest = after;
                 }
             }
-            Source::Columns { matrix, first: column } => read_columns(&matrix.to(self.element), *column, first, values),
+            Source::Columns { matrix, first: column } => {
+                read_columns(&matrix.to(self.element), *column, first, values)
+            }
         }
     }
 
@@ -251,15 +298,19 @@ impl Recipe {
         converted
     }
 
-    /// The first stored value that is not finite, and its place in row-major order; generated values are finite.
+    /// The first stored value that is not finite, and its place in row-major order; generated
+    /// values are finite.
     pub fn first_non_finite(&self) -> Option<(usize, f32)> {
         match &self.source {
-            Source::Stored { storage, range, element } => element.first_non_finite(&storage.bytes()[range.clone()]),
+            Source::Stored { storage, range, element } => {
+                element.first_non_finite(&storage.bytes()[range.clone()])
+            }
             Source::Generated(_) => None,
             Source::Joined(parts) => {
                 let mut first = 0;
                 parts.iter().find_map(|part| {
-                    let found = part.first_non_finite().map(|(place, value)| (first + place, value));
+                    let found =
+                        part.first_non_finite().map(|(place, value)| (first + place, value));
                     first += part.elements();
                     found
                 })
@@ -269,7 +320,10 @@ impl Recipe {
                 matrix.first_non_finite()?;
                 let mut first = 0;
                 let search = self.pieces(|values| {
-                    let found = values.iter().position(|value| !value.is_finite()).map(|place| (first + place, values[place]));
+                    let found = values
+                        .iter()
+                        .position(|value| !value.is_finite())
+                        .map(|place| (first + place, values[place]));
                     first += values.len();
                     found.map_or(Ok(()), Err)
                 });
@@ -281,27 +335,42 @@ impl Recipe {
     /// Whether both give the same values from the same place.
     pub fn same_source(&self, other: &Recipe) -> bool {
         let is_same = match (&self.source, &other.source) {
-            (Source::Stored { storage: a, range: x, element: e }, Source::Stored { storage: b, range: y, element: f }) => {
-                Arc::ptr_eq(a, b) && x == y && e == f
+            (
+                Source::Stored { storage: a, range: x, element: e },
+                Source::Stored { storage: b, range: y, element: f },
+            ) => Arc::ptr_eq(a, b) && x == y && e == f,
+            (Source::Generated(a), Source::Generated(b)) => {
+                Arc::ptr_eq(a, b) && self.shape == other.shape
             }
-            (Source::Generated(a), Source::Generated(b)) => Arc::ptr_eq(a, b) && self.shape == other.shape,
-            (Source::Joined(a), Source::Joined(b)) => a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a.same_source(b)),
+            (Source::Joined(a), Source::Joined(b)) => {
+                a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a.same_source(b))
+            }
             (Source::Columns { matrix: a, first: x }, Source::Columns { matrix: b, first: y }) => {
                 a.same_source(b) && x == y && self.shape == other.shape
             }
-            (Source::Stored { .. } | Source::Generated(_) | Source::Joined(_) | Source::Columns { .. }, _) => false,
+            (
+                Source::Stored { .. }
+                | Source::Generated(_)
+                | Source::Joined(_)
+                | Source::Columns { .. },
+                _,
+            ) => false,
         };
         is_same && self.element == other.element
     }
 
-    /// The largest difference between the values of both, found piece by piece; NaN if one of them is not a number, unless
-    /// the bytes are equal. Free for the same place, and fast for equal bytes.
+    /// The largest difference between the values of both, found piece by piece; NaN if one of them
+    /// is not a number, unless the bytes are equal. Free for the same place, and fast for equal
+    /// bytes.
     ///
     /// # Panics
     /// If one has more elements.
     pub fn distance(&self, other: &Recipe) -> f32 {
         assert_eq!(self.elements(), other.elements(), "only weights of one size are compared");
-        let same_bytes = || self.element == other.element && self.bytes().zip(other.bytes()).is_some_and(|(a, b)| a == b);
+        let same_bytes = || {
+            self.element == other.element
+                && self.bytes().zip(other.bytes()).is_some_and(|(a, b)| a == b)
+        };
         if self.same_source(other) || same_bytes() {
             return 0.0;
         }
@@ -324,8 +393,13 @@ impl Recipe {
     /// The bytes of the source, if they are what [`Recipe::stream`] gives.
     fn bytes(&self) -> Option<&[u8]> {
         match &self.source {
-            Source::Stored { storage, range, element } if *element == self.element => Some(&storage.bytes()[range.clone()]),
-            Source::Stored { .. } | Source::Generated(_) | Source::Joined(_) | Source::Columns { .. } => None,
+            Source::Stored { storage, range, element } if *element == self.element => {
+                Some(&storage.bytes()[range.clone()])
+            }
+            Source::Stored { .. }
+            | Source::Generated(_)
+            | Source::Joined(_)
+            | Source::Columns { .. } => None,
         }
     }
 
@@ -342,7 +416,8 @@ impl Recipe {
     }
 }
 
-/// Fills `values` with the elements from position `first` on of the transposed columns of `matrix: [rows, width]` from `column` on.
+/// Fills `values` with the elements from position `first` on of the transposed columns of
+/// `matrix: [rows, width]` from `column` on.
 fn read_columns(matrix: &Recipe, column: usize, first: usize, values: &mut [f32]) {
     /// Rows of the matrix whose values are written one after the other.
     const BLOCK: usize = 16;
@@ -364,7 +439,10 @@ fn read_columns(matrix: &Recipe, column: usize, first: usize, values: &mut [f32]
                 continue;
             }
             let read = pieces[output..].iter().step_by(n_outputs).skip(wanted.start - start);
-            values[wanted.start - first..wanted.end - first].iter_mut().zip(read).for_each(|(value, read)| *value = *read);
+            values[wanted.start - first..wanted.end - first]
+                .iter_mut()
+                .zip(read)
+                .for_each(|(value, read)| *value = *read);
         }
     }
 }

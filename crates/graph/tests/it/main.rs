@@ -5,11 +5,14 @@ mod dims;
 mod operations;
 mod recipes;
 
-use cognate_graph::{Builder, DType, Dim, Generator, Program, Recipe, Scope, Storage, Tensor, Unary, Weights, concat};
+use cognate_graph::{
+    Builder, DType, Dim, Generator, Program, Recipe, Scope, Storage, Tensor, Unary, Weights, concat,
+};
 use insta::assert_snapshot;
 use std::sync::Arc;
 
-/// The error of building with `build`, called in the scope `layers.0.fc1` with `x: f32 [batch, src, 8]` and `ids: i64 [batch, src]`.
+/// The error of building with `build`, called in the scope `layers.0.fc1` with
+/// `x: f32 [batch, src, 8]` and `ids: i64 [batch, src]`.
 fn refused(build: impl for<'g> Fn(&Scope<'g>, Tensor<'g>, Tensor<'g>) -> Tensor<'g>) -> String {
     let builder = Builder::new("test");
     let x = builder.input("x", DType::F32, [Dim::from("batch"), "src".into(), 8.into()]);
@@ -143,7 +146,8 @@ fn symbols_are_solved_for() {
     let x = builder.input("x", DType::F32, [rows * 8 + 6]);
     builder.output("y", x.reshape([Dim::from("rows") * 4 + 3, 2.into()]));
     let graph = builder.finish().unwrap();
-    let rows = |size: &'static [usize]| Dim::from("rows").evaluate(&graph.bind(|_| Some(size)).ok()?);
+    let rows =
+        |size: &'static [usize]| Dim::from("rows").evaluate(&graph.bind(|_| Some(size)).ok()?);
     assert_eq!((rows(&[30]), rows(&[6]), rows(&[32]), rows(&[0])), (Some(3), Some(0), None, None));
     assert_snapshot!(graph.bind(|_| Some(&[32][..])).unwrap_err(), @"test: input x: expected [8*rows + 6], found [32]");
 }
@@ -176,7 +180,8 @@ fn recipes() {
     assert!(values.iter().enumerate().all(|(index, value)| *value == index as f64));
     assert_eq!(values.len(), 150_000);
 
-    let storage: Arc<dyn Storage> = Arc::new(Bytes([1f32, 2.0, 3.0].iter().flat_map(|value| value.to_le_bytes()).collect()));
+    let storage: Arc<dyn Storage> =
+        Arc::new(Bytes([1f32, 2.0, 3.0].iter().flat_map(|value| value.to_le_bytes()).collect()));
     let stored = Recipe::stored(storage.clone(), 4..12, &[2]).unwrap();
     assert_eq!(stored.values::<f32>(), [2.0, 3.0]);
     assert!(stored.same_source(&Recipe::stored(storage.clone(), 4..12, &[1, 2]).unwrap()));
@@ -188,7 +193,8 @@ fn recipes() {
     let builder = Builder::new("test");
     let parameter = |name| builder.root().parameter(name, [2]);
     builder.output("y", parameter("a") + parameter("b") + parameter("c"));
-    let weights: Weights = [("a".to_string(), stored), ("b".to_string(), counted)].into_iter().collect();
+    let weights: Weights =
+        [("a".to_string(), stored), ("b".to_string(), counted)].into_iter().collect();
     assert_snapshot!(Program::new(builder.finish().unwrap(), weights).unwrap_err(), @"
     test: weights do not fit
       b: expected [2], found [3, 50000]

@@ -13,7 +13,9 @@ fn attention_is_counted_by_hand() {
     for (symbol, size) in [("tgt", 3), ("d_k", 8), ("src", 5)] {
         sizes.bind(&symbol.into(), size).expect("a new symbol");
     }
-    let total = |sizes: &Bindings| graph.iter().map(|(id, _)| graph.operations(id, sizes)).sum::<Option<u64>>();
+    let total = |sizes: &Bindings| {
+        graph.iter().map(|(id, _)| graph.operations(id, sizes)).sum::<Option<u64>>()
+    };
     // 15 scores of 8 multiplications and additions, 15 scalings, 5 steps of softmax for each.
     assert_eq!(total(&sizes), Some(15 * 16 + 15 + 15 * 5));
     assert_eq!(total(&Bindings::default()), None);

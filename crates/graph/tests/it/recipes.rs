@@ -76,12 +76,16 @@ fn bits(values: &[f32]) -> Vec<u32> {
 #[test]
 fn values_are_rounded_as_pytorch_rounds_them() {
     let values = ROUNDED.map(|(value, ..)| value);
-    // Longer than one piece of the stream, by no whole number of repetitions; too many for an interpreter.
+    // Longer than one piece of the stream, by no whole number of repetitions; too many for an
+    // interpreter.
     let length = if cfg!(miri) { 151 } else { 150_001 };
     let many: Vec<f32> = values.iter().copied().cycle().take(length).collect();
-    for (element, expected) in [(Element::F16, ROUNDED.map(|row| row.1)), (Element::Bf16, ROUNDED.map(|row| row.2))] {
+    for (element, expected) in
+        [(Element::F16, ROUNDED.map(|row| row.1)), (Element::Bf16, ROUNDED.map(|row| row.2))]
+    {
         let rounded = f32s(&many).to(element);
-        let expected: Vec<u8> = expected.iter().copied().cycle().take(many.len()).flat_map(u16::to_le_bytes).collect();
+        let expected: Vec<u8> =
+            expected.iter().copied().cycle().take(many.len()).flat_map(u16::to_le_bytes).collect();
         assert_eq!(streamed(&rounded).0, expected, "{element}");
         assert_eq!((rounded.byte_len(), rounded.element()), (expected.len() as u64, element));
         // What was written reads back as the same values, exactly.
@@ -95,15 +99,33 @@ fn values_are_rounded_as_pytorch_rounds_them() {
 
 #[test]
 fn half_precision_is_read_exactly() {
-    let f16 = [(0x3c01u16, 1.000_976_6f32), (0x0001, 5.960_464_5e-8), (0x7bff, 65504.0), (0xfc00, f32::NEG_INFINITY), (0x8000, -0.0)];
-    let bf16 = [(0x3f81u16, 1.007_812_5f32), (0x0001, 9.183_55e-41), (0x7f7f, 3.389_531_4e38), (0xff80, f32::NEG_INFINITY), (0x8000, -0.0)];
+    let f16 = [
+        (0x3c01u16, 1.000_976_6f32),
+        (0x0001, 5.960_464_5e-8),
+        (0x7bff, 65504.0),
+        (0xfc00, f32::NEG_INFINITY),
+        (0x8000, -0.0),
+    ];
+    let bf16 = [
+        (0x3f81u16, 1.007_812_5f32),
+        (0x0001, 9.183_55e-41),
+        (0x7f7f, 3.389_531_4e38),
+        (0xff80, f32::NEG_INFINITY),
+        (0x8000, -0.0),
+    ];
     for (element, cases) in [(Element::F16, f16), (Element::Bf16, bf16)] {
         let recipe = stored(element, cases.iter().flat_map(|(bits, _)| bits.to_le_bytes()));
         let expected = cases.map(|(_, value)| value);
         assert_eq!(bits(&recipe.values()), bits(&expected), "{element}");
-        assert_eq!(streamed(&recipe).0, expected.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>(), "{element}");
+        assert_eq!(
+            streamed(&recipe).0,
+            expected.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>(),
+            "{element}"
+        );
         let nan = stored(element, 0x7fffu16.to_le_bytes());
-        assert!(nan.values::<f32>()[0].is_nan() && nan.to(Element::F16).values::<f32>()[0].is_nan());
+        assert!(
+            nan.values::<f32>()[0].is_nan() && nan.to(Element::F16).values::<f32>()[0].is_nan()
+        );
     }
 }
 
@@ -117,7 +139,10 @@ fn bytes_of_the_type_wanted_are_lent() {
         let (streamed, pieces) = streamed(&recipe.to(element));
         assert_eq!(streamed, bytes[3..203]);
         assert!(pieces.len() == 1 && pieces[0].start == held.start.wrapping_add(3), "{element}");
-        assert_eq!(recipe.place(), Some(Place { file: Path::new("folder/file"), range: 3..203, element }));
+        assert_eq!(
+            recipe.place(),
+            Some(Place { file: Path::new("folder/file"), range: 3..203, element })
+        );
     }
     assert_eq!(f32s(&[1.0]).place(), None);
 }
@@ -180,12 +205,17 @@ fn distances() {
 /// Of matrices larger than a piece and smaller, and read from places within a row and at its ends.
 #[test]
 fn columns_are_given_as_rows() {
-    for ([rows, width], columns) in [([37, 5000], 1200..3900), ([70_001, 3], 1..3), ([16, 4], 0..4), ([1, 1], 0..1)] {
+    for ([rows, width], columns) in
+        [([37, 5000], 1200..3900), ([70_001, 3], 1..3), ([16, 4], 0..4), ([1, 1], 0..1)]
+    {
         let value = |index: usize| index as f32;
         let all: Vec<f32> = (0..rows * width).map(value).collect();
         let matrix = f32s(&all).reshaped(&[rows, width]).unwrap();
         let turned = Recipe::columns(&matrix, columns.clone()).unwrap();
-        let expected: Vec<f32> = columns.clone().flat_map(|column| (0..rows).map(move |row| value(row * width + column))).collect();
+        let expected: Vec<f32> = columns
+            .clone()
+            .flat_map(|column| (0..rows).map(move |row| value(row * width + column)))
+            .collect();
         assert_eq!(turned.shape(), [columns.len(), rows]);
         assert!(turned.values::<f32>() == expected, "{rows} x {width}");
         let inner = expected.len() / 3..expected.len() - expected.len() / 5;

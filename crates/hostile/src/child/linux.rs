@@ -19,29 +19,44 @@ const INTERVAL: Duration = Duration::from_millis(1);
 const FENCE: &str = "8000000";
 
 /// Runs `program`; its temporary files and messages are in `scratch`.
-pub(crate) fn run(program: &Path, arguments: &[String], scratch: &Path, library: Option<&Path>) -> Result<Ended> {
+pub(crate) fn run(
+    program: &Path,
+    arguments: &[String],
+    scratch: &Path,
+    library: Option<&Path>,
+) -> Result<Ended> {
     let (temporary, said) = (scratch.join("tmp"), scratch.join("said"));
     fs::create_dir_all(&temporary).with_context(|| temporary.display().to_string())?;
     let file = File::create(&said).with_context(|| said.display().to_string())?;
     let mut command = Command::new("sh");
     // Without core files.
-    command.args(["-c", &format!("ulimit -c 0; ulimit -v {FENCE}; exec \"$0\" \"$@\"")]).arg(program).args(arguments);
-    command.env("TMPDIR", &temporary).env_remove("RUST_BACKTRACE").env_remove("COGNATE_MODEL").current_dir(scratch);
+    command
+        .args(["-c", &format!("ulimit -c 0; ulimit -v {FENCE}; exec \"$0\" \"$@\"")])
+        .arg(program)
+        .args(arguments);
+    command
+        .env("TMPDIR", &temporary)
+        .env_remove("RUST_BACKTRACE")
+        .env_remove("COGNATE_MODEL")
+        .current_dir(scratch);
     if let Some(library) = library {
         command.env("ORT_DYLIB_PATH", library);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
     let start = Instant::now();
     let child = command.spawn().context("sh: cannot start")?;
-    let (resident, id) =
-        (|id| xtask::memory::of(id, "VmHWM").unwrap_or_default(), libc::pid_t::try_from(child.id()).context("a process id")?);
+    let (resident, id) = (
+        |id| xtask::memory::of(id, "VmHWM").unwrap_or_default(),
+        libc::pid_t::try_from(child.id()).context("a process id")?,
+    );
     let (mut killed, mut seen) = (false, 0);
     let (status, highest) = loop {
         if let Some(ended) = reap(id)? {
             break ended;
         }
         if !killed && start.elapsed() > PATIENCE {
-            // SAFETY: the process is a child of this one and not reaped yet, so that its id is not reused.
+            // SAFETY: the process is a child of this one and not reaped yet, so that its id is not
+            // reused.
             unsafe { libc::kill(id, libc::SIGKILL) };
             killed = true;
         }

@@ -18,7 +18,9 @@ fn files_are_as_transformers_loads_them() {
     assert_eq!(names.len(), 21);
     let worse: Vec<_> = names
         .iter()
-        .map(|name| (name, difference(&Image::open(&picture(name)).unwrap(), &answer(&answers, name))))
+        .map(|name| {
+            (name, difference(&Image::open(&picture(name)).unwrap(), &answer(&answers, name)))
+        })
         .filter(|(name, worst)| *worst > if name.ends_with(".png") { 0 } else { JPEG })
         .collect();
     assert!(worse.is_empty(), "levels from Pillow's: {worse:?}");
@@ -38,8 +40,10 @@ fn shared_pictures_are_as_pillow_decodes_them() {
         ("gradient-420.jpg", JPEG),
     ] {
         let expected = folder.join(if name == "gradient-rgba.png" { "gradient.png" } else { name });
-        let worst =
-            difference(&Image::open(&folder.join(name)).unwrap(), &answer(&expected.with_added_extension("safetensors"), "decoded"));
+        let worst = difference(
+            &Image::open(&folder.join(name)).unwrap(),
+            &answer(&expected.with_added_extension("safetensors"), "decoded"),
+        );
         eprintln!("{name}: {worst} of {bound}");
         assert!(worst <= bound, "{name}: {worst} levels from Pillow's");
     }

@@ -1,4 +1,5 @@
-//! Decoding and pixel values, compared with Pillow's and transformers' answers in `testdata/images`.
+//! Decoding and pixel values, compared with Pillow's and transformers' answers in
+//! `testdata/images`.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -8,7 +8,8 @@ use ndarray::Array3;
 const ROUNDING: f32 = 1e-6;
 
 fn floats((bytes, shape): (Vec<u8>, Vec<usize>)) -> Array3<f32> {
-    let values = bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
+    let values =
+        bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
     Array3::from_shape_vec([shape[0], shape[1], shape[2]], values).unwrap()
 }
 
@@ -18,10 +19,15 @@ fn pixel_values_are_those_of_transformers() {
     for name in ["vit", "vit-larger", "deit", "deit-padded", "as-it-is"] {
         let text = std::fs::read_to_string(picture(&format!("{name}.json"))).unwrap();
         let processor = ImageProcessor::from_json(&text, name).unwrap();
-        let (found, expected) = (processor.pixel_values(&image), floats(answer(&picture("answers.safetensors"), name)));
+        let (found, expected) =
+            (processor.pixel_values(&image), floats(answer(&picture("answers.safetensors"), name)));
         assert_eq!(found.dim(), expected.dim(), "{name}");
-        assert!(processor.size().is_none_or(|[height, width]| found.dim() == (3, height, width)), "{name}");
-        let worst = found.iter().zip(&expected).map(|(one, other)| (one - other).abs()).fold(0.0, f32::max);
+        assert!(
+            processor.size().is_none_or(|[height, width]| found.dim() == (3, height, width)),
+            "{name}"
+        );
+        let worst =
+            found.iter().zip(&expected).map(|(one, other)| (one - other).abs()).fold(0.0, f32::max);
         assert!(worst <= ROUNDING, "{name}: {worst:e} from transformers'");
     }
 }
@@ -29,9 +35,16 @@ fn pixel_values_are_those_of_transformers() {
 #[test]
 fn pixel_values_are_shown() {
     let image = Image::open(&picture("rgb.png")).unwrap();
-    for text in [r#"{"do_resize": false}"#, r#"{"do_resize": false, "image_mean": [0.1, 0.5, 0.9], "image_std": [0.2, 0.3, 0.4]}"#] {
+    for text in [
+        r#"{"do_resize": false}"#,
+        r#"{"do_resize": false, "image_mean": [0.1, 0.5, 0.9], "image_std": [0.2, 0.3, 0.4]}"#,
+    ] {
         let processor = ImageProcessor::from_json(text, "").unwrap();
-        assert_eq!(processor.picture(processor.pixel_values(&image).view()).unwrap(), image, "{text}");
+        assert_eq!(
+            processor.picture(processor.pixel_values(&image).view()).unwrap(),
+            image,
+            "{text}"
+        );
     }
 }
 
@@ -39,22 +52,40 @@ fn pixel_values_are_shown() {
 #[test]
 fn shared_pictures_are_resized_as_pillow_does() {
     let Some(folder) = cognate_testing::shared_images() else { return };
-    for name in ["line.png", "line.jpg", "line-grey.png", "line-grey.jpg", "gradient.png", "gradient-420.jpg"] {
+    for name in [
+        "line.png",
+        "line.jpg",
+        "line-grey.png",
+        "line-grey.jpg",
+        "gradient.png",
+        "gradient-420.jpg",
+    ] {
         let answers = folder.join(name).with_added_extension("safetensors");
         let (pixels, shape) = answer(&answers, "decoded");
         let image = Image::from_rgb(shape[1], shape[0], pixels).unwrap();
         for size in [224, 384] {
-            let processor =
-                ImageProcessor::from_json(&format!(r#"{{"size": {size}, "do_rescale": false, "do_normalize": false}}"#), "").unwrap();
-            let (found, (expected, shape)) = (processor.pixel_values(&image), answer(&answers, &format!("resized_{size}")));
+            let processor = ImageProcessor::from_json(
+                &format!(r#"{{"size": {size}, "do_rescale": false, "do_normalize": false}}"#),
+                "",
+            )
+            .unwrap();
+            let (found, (expected, shape)) =
+                (processor.pixel_values(&image), answer(&answers, &format!("resized_{size}")));
             for ((channel, row, column), found) in found.indexed_iter() {
                 let expected = expected[(row * size + column) * shape[2] + channel % shape[2]];
-                assert_eq!(*found, f32::from(expected), "{name} to {size}: {channel}, {row}, {column}");
+                assert_eq!(
+                    *found,
+                    f32::from(expected),
+                    "{name} to {size}: {channel}, {row}, {column}"
+                );
             }
         }
     }
-    let found = ImageProcessor::from_json("{}", "").unwrap().pixel_values(&Image::open(&folder.join("line.png")).unwrap());
+    let found = ImageProcessor::from_json("{}", "")
+        .unwrap()
+        .pixel_values(&Image::open(&folder.join("line.png")).unwrap());
     let expected = floats(answer(&folder.join("line.png.safetensors"), "pixel_values_224"));
-    let worst = found.iter().zip(&expected).map(|(one, other)| (one - other).abs()).fold(0.0, f32::max);
+    let worst =
+        found.iter().zip(&expected).map(|(one, other)| (one - other).abs()).fold(0.0, f32::max);
     assert!(worst <= ROUNDING, "{worst:e}");
 }

@@ -56,20 +56,39 @@ fn unsupported_channels_are_refused() {
 /// A file that was cut anywhere gives an error, never a part of the picture.
 #[test]
 fn truncated_files_are_refused() {
-    for name in ["rgb.png", "interlaced.png", "palette.png", "rgb.jpg", "progressive-420.jpg", "orientation-6.jpg"] {
+    for name in [
+        "rgb.png",
+        "interlaced.png",
+        "palette.png",
+        "rgb.jpg",
+        "progressive-420.jpg",
+        "orientation-6.jpg",
+    ] {
         let whole = bytes(name);
         for length in (0..whole.len()).step_by(7).chain([whole.len() - 2, whole.len() - 1]) {
-            assert!(Image::decode(&whole[..length], name).is_err(), "{name}, {length} of {} bytes", whole.len());
+            assert!(
+                Image::decode(&whole[..length], name).is_err(),
+                "{name}, {length} of {} bytes",
+                whole.len()
+            );
         }
     }
 }
 
 #[test]
 fn fuzz_images() {
-    let seeds: Vec<_> =
-        ["rgb.png", "palette.png", "interlaced.png", "rgb-16.png", "turned.png", "rgb.jpg", "progressive-420.jpg", "cmyk.jpg"]
-            .map(bytes)
-            .into();
+    let seeds: Vec<_> = [
+        "rgb.png",
+        "palette.png",
+        "interlaced.png",
+        "rgb-16.png",
+        "turned.png",
+        "rgb.jpg",
+        "progressive-420.jpg",
+        "cmyk.jpg",
+    ]
+    .map(bytes)
+    .into();
     never_panics("images", &seeds, 3000, |bytes| {
         let _ = Image::decode(bytes, "file");
     });
@@ -77,7 +96,8 @@ fn fuzz_images() {
 
 #[test]
 fn wrong_settings_are_refused() {
-    let refused = |text: &str| ImageProcessor::from_json(text, "preprocessor_config.json").unwrap_err();
+    let refused =
+        |text: &str| ImageProcessor::from_json(text, "preprocessor_config.json").unwrap_err();
     assert_snapshot!(refused("{"), @"preprocessor_config.json: EOF while parsing an object at line 1 column 1");
     assert_snapshot!(refused(r#"{"image_processor_type": "CLIPImageProcessor"}"#), @r#"preprocessor_config.json: image_processor_type "CLIPImageProcessor" is not supported; expected ViTImageProcessor or DeiTImageProcessor"#);
     assert_snapshot!(refused(r#"{"size": {"shortest_edge": 224}}"#), @"preprocessor_config.json: expected a number, or height and width at line 1 column 32");

@@ -1,4 +1,5 @@
-//! Attention of many queries: products of blocks of queries with keys and values that are packed once for each head.
+//! Attention of many queries: products of blocks of queries with keys and values that are packed
+//! once for each head.
 
 use super::Attention;
 use super::one::Read;
@@ -7,7 +8,8 @@ use crate::parallel::Shared;
 use crate::product::{Multiply, Packed, WIDE};
 use pulp::{Simd, WithSimd};
 
-/// Queries of a block: two tiles, whose scores for 1,500 places are in the second cache beside packed keys.
+/// Queries of a block: two tiles, whose scores for 1,500 places are in the second cache beside
+/// packed keys.
 const QUERIES: usize = 24;
 
 /// [`Attention::read`](super::Attention::read) for some heads.
@@ -25,26 +27,41 @@ impl WithSimd for Blocks<'_, '_> {
         let (mut keys, mut values) = (Lines::zeros(d_k * wide), Lines::zeros(places * deep));
         // Rows that begin a power of 2 apart would share lines of the cache.
         let stride = wide + S::F32_LANES;
-        let (mut scores, zeros) = (vec![0.0; QUERIES.min(read.n) * stride], vec![0.0; wide.max(deep)]);
+        let (mut scores, zeros) =
+            (vec![0.0; QUERIES.min(read.n) * stride], vec![0.0; wide.max(deep)]);
         for head in read.heads.clone() {
             let key_head = read.attention.key_head(head);
             for place in 0..places {
                 let (panel, column) = (place / columns, place % columns);
-                let into = keys.all_mut()[panel * d_k * columns + column..].iter_mut().step_by(columns);
-                into.zip(memory.vector(memory.keys, [key_head, place], d_k)).for_each(|(to, &number)| *to = number);
+                let into =
+                    keys.all_mut()[panel * d_k * columns + column..].iter_mut().step_by(columns);
+                into.zip(memory.vector(memory.keys, [key_head, place], d_k))
+                    .for_each(|(to, &number)| *to = number);
                 let value = memory.vector(memory.values, [key_head, place], d_k);
                 for (panel, part) in value.chunks(columns).enumerate() {
-                    values.all_mut()[(panel * places + place) * columns..][..part.len()].copy_from_slice(part);
+                    values.all_mut()[(panel * places + place) * columns..][..part.len()]
+                        .copy_from_slice(part);
                 }
             }
-            let keys = Packed { panels: keys.all(), bias: &zeros[..wide], inputs: d_k, outputs: wide };
-            let values = Packed { panels: values.all(), bias: &zeros[..deep], inputs: places, outputs: d_k };
+            let keys =
+                Packed { panels: keys.all(), bias: &zeros[..wide], inputs: d_k, outputs: wide };
+            let values =
+                Packed { panels: values.all(), bias: &zeros[..deep], inputs: places, outputs: d_k };
             for first in (0..read.n).step_by(QUERIES) {
                 let n = (read.n - first).min(QUERIES);
                 let x = &read.queries[first * read.stride + head * d_k..];
                 let made = &Shared::new(&mut scores);
                 let panels = 0..wide / columns;
-                Multiply { weights: keys, x, strides: [read.stride, stride], out: made, start: 0, n, panels }.with_simd(simd);
+                Multiply {
+                    weights: keys,
+                    x,
+                    strides: [read.stride, stride],
+                    out: made,
+                    start: 0,
+                    n,
+                    panels,
+                }
+                .with_simd(simd);
                 let mut sums = [0.0; QUERIES];
                 for (index, sum) in sums[..n].iter_mut().enumerate() {
                     let scores = &mut scores[index * stride..][..wide];
@@ -53,7 +70,8 @@ impl WithSimd for Blocks<'_, '_> {
                 }
                 let (out, start) = (read.context, read.place_of([head, first]));
                 let (strides, panels) = ([stride, heads * d_k], 0..deep / columns);
-                Multiply { weights: values, x: &scores, strides, out, start, n, panels }.with_simd(simd);
+                Multiply { weights: values, x: &scores, strides, out, start, n, panels }
+                    .with_simd(simd);
                 for (index, sum) in sums[..n].iter().enumerate() {
                     // SAFETY: a thread has heads of its own.
                     let row = unsafe { out.part(read.place_of([head, first + index]), d_k) };
@@ -70,18 +88,36 @@ mod tests {
     use super::*;
     use crate::testing::{Registers, numbers};
 
-    /// The same blocks without vectors and with narrower ones, compared with the processor's widest.
+    /// The same blocks without vectors and with narrower ones, compared with the processor's
+    /// widest.
     #[test]
     fn blocks_of_other_vectors_are_the_same() {
         let (attention, n, places) = (Attention::new(2, 20, 0.4), 29, 70);
         let width = attention.width();
         let rows = numbers(3 * places * width, 1);
         let strides = Strides { head: 20, place: 3 * width };
-        let memory = &Memory { keys: &rows[width..], values: &rows[2 * width..], strides, places, mask: None, packed: true };
+        let memory = &Memory {
+            keys: &rows[width..],
+            values: &rows[2 * width..],
+            strides,
+            places,
+            mask: None,
+            packed: true,
+        };
         let run = |registers: Registers| {
             let mut out = vec![f32::NAN; n * width];
-            let (context, attention, queries, stride) = (&Shared::new(&mut out), &attention, &*rows, 3 * width);
-            registers.run(Blocks(Read { attention, queries, stride, memory, n, heads: 0..2, context, weights: None }));
+            let (context, attention, queries, stride) =
+                (&Shared::new(&mut out), &attention, &*rows, 3 * width);
+            registers.run(Blocks(Read {
+                attention,
+                queries,
+                stride,
+                memory,
+                n,
+                heads: 0..2,
+                context,
+                weights: None,
+            }));
             out
         };
         Registers::assert_same(run, "blocks");

@@ -36,7 +36,10 @@ impl Read<'_, '_> {
         let start = (index * self.attention.heads + head) * exponentials.len();
         // SAFETY: a thread has heads of its own.
         let weights = unsafe { weights.part(start, exponentials.len()) };
-        weights.iter_mut().zip(exponentials).for_each(|(weight, exponential)| *weight = exponential * factor);
+        weights
+            .iter_mut()
+            .zip(exponentials)
+            .for_each(|(weight, exponential)| *weight = exponential * factor);
     }
 
     /// Where the result of a head begins.
@@ -46,7 +49,8 @@ impl Read<'_, '_> {
     }
 }
 
-/// Calls a method with the number of registers that hold `d_k` numbers, or 0, and with how many sums then fit into registers.
+/// Calls a method with the number of registers that hold `d_k` numbers, or 0, and with how many
+/// sums then fit into registers.
 macro_rules! by_registers {
     ($simd:ident, $d_k:expr, $of:ident) => {
         match ($d_k % S::F32_LANES, $d_k / S::F32_LANES) {
@@ -74,7 +78,8 @@ impl<'m> Read<'_, 'm> {
     #[inline(always)]
     fn of(&self, numbers: &'m [f32], head: usize) -> Vectors<'m, Even> {
         let strides = self.memory.strides;
-        let places = Even { first: self.attention.key_head(head) * strides.head, stride: strides.place };
+        let places =
+            Even { first: self.attention.key_head(head) * strides.head, stride: strides.place };
         Vectors { numbers, places, d_k: self.attention.d_k }
     }
 
@@ -96,7 +101,14 @@ impl<'m> Read<'_, 'm> {
                     next: self.of(keys, next),
                     behind: keys.len(),
                 });
-                products::<S, _, V>(simd, self.query([head, index]), self.of(keys, head), places, ahead, scores);
+                products::<S, _, V>(
+                    simd,
+                    self.query([head, index]),
+                    self.of(keys, head),
+                    places,
+                    ahead,
+                    scores,
+                );
             }
             for (row, scores) in room.scores(together).chunks_exact_mut(wide).enumerate() {
                 let at = self.at(first + row);
@@ -132,7 +144,12 @@ impl Room {
     fn new(wide: usize, rows: usize, of_head: usize) -> Self {
         let is_small = rows * wide <= FEW;
         let together = if is_small { rows } else { of_head };
-        Self { few: [0.0; FEW], many: if is_small { Vec::new() } else { vec![0.0; together * wide] }, wide, together }
+        Self {
+            few: [0.0; FEW],
+            many: if is_small { Vec::new() } else { vec![0.0; together * wide] },
+            wide,
+            together,
+        }
     }
 
     /// That of so many rows.
@@ -189,7 +206,9 @@ impl StepOfBeams<'_, '_> {
         let Self { attention, step, keys, values, capacity, out } = self;
         let &Attention { heads, key_heads, d_k, .. } = attention;
         let (width, past, first, longest) = (heads * d_k, step.past, step.first, step.longest);
-        for (cache, new, stride) in [(&mut *keys, step.key, step.strides[1]), (&mut *values, step.value, step.strides[2])] {
+        for (cache, new, stride) in
+            [(&mut *keys, step.key, step.strides[1]), (&mut *values, step.value, step.strides[2])]
+        {
             for (index, places) in cache.chunks_exact_mut(capacity * d_k).enumerate() {
                 let start = index / key_heads * stride + index % key_heads * d_k;
                 copy::<S, V>(&new[start..][..d_k], &mut places[past * d_k..][..d_k]);
@@ -208,7 +227,12 @@ impl StepOfBeams<'_, '_> {
                 let places = Held::of(attention, step, capacity, [head, beam]);
                 let next = Held::of(attention, step, capacity, [(head + 1).min(heads - 1), beam]);
                 let of = |numbers, places| Vectors { numbers, places, d_k };
-                let ahead = Ahead { keys: of(keys, places), values: of(values, places), next: of(keys, next), behind: keys.len() };
+                let ahead = Ahead {
+                    keys: of(keys, places),
+                    values: of(values, places),
+                    next: of(keys, next),
+                    behind: keys.len(),
+                };
                 products::<S, _, V>(simd, query, of(keys, places), n, Some(ahead), scores);
             }
             for (row, scores) in room.scores(together).chunks_exact_mut(wide).enumerate() {
@@ -221,8 +245,18 @@ impl StepOfBeams<'_, '_> {
                 }
                 filled.fill(f32::NEG_INFINITY);
                 let factor = 1.0 / exponentials(simd, scores);
-                let values = Vectors { numbers: values, places: Held::of(attention, step, capacity, [head, beam]), d_k };
-                weighed::<S, _, V, W>(simd, &scores[..n], factor, values, &mut out[beam * width + head * d_k..][..d_k]);
+                let values = Vectors {
+                    numbers: values,
+                    places: Held::of(attention, step, capacity, [head, beam]),
+                    d_k,
+                };
+                weighed::<S, _, V, W>(
+                    simd,
+                    &scores[..n],
+                    factor,
+                    values,
+                    &mut out[beam * width + head * d_k..][..d_k],
+                );
             }
             start += together;
         }
@@ -231,7 +265,12 @@ impl StepOfBeams<'_, '_> {
 
 impl<'h> Held<'h> {
     #[inline(always)]
-    fn of(attention: &Attention, step: &Step<'h>, capacity: usize, [head, beam]: [usize; 2]) -> Self {
+    fn of(
+        attention: &Attention,
+        step: &Step<'h>,
+        capacity: usize,
+        [head, beam]: [usize; 2],
+    ) -> Self {
         let (place, longest, key_head) = (attention.d_k, step.longest, attention.key_head(head));
         let holders = &step.holders[beam * longest..][..step.past][step.first..];
         let first = (key_head * capacity + step.first) * place;
@@ -256,21 +295,56 @@ mod tests {
     use super::*;
     use crate::testing::{Registers, numbers};
 
-    /// Widths that fill registers and such that do not, for few places and for more than a register has numbers.
-    const SIZES: [[usize; 2]; 10] = [[16, 1], [32, 14], [64, 33], [128, 18], [8, 70], [20, 5], [33, 40], [32, 600], [256, 3], [4, 16]];
+    /// Widths that fill registers and such that do not, for few places and for more than a register
+    /// has numbers.
+    const SIZES: [[usize; 2]; 10] = [
+        [16, 1],
+        [32, 14],
+        [64, 33],
+        [128, 18],
+        [8, 70],
+        [20, 5],
+        [33, 40],
+        [32, 600],
+        [256, 3],
+        [4, 16],
+    ];
 
     #[test]
     fn reads_with_other_registers_are_the_same() {
         for [d_k, places] in SIZES {
-            let (attention, n) = (Attention { key_heads: 2, ..Attention::new(4, d_k, (d_k as f32).sqrt().recip()) }, 3);
-            let (keys, values, queries) = (numbers(2 * places * d_k, 1), numbers(2 * places * d_k, 2), numbers(n * 4 * d_k, 3));
+            let (attention, n) = (
+                Attention { key_heads: 2, ..Attention::new(4, d_k, (d_k as f32).sqrt().recip()) },
+                3,
+            );
+            let (keys, values, queries) = (
+                numbers(2 * places * d_k, 1),
+                numbers(2 * places * d_k, 2),
+                numbers(n * 4 * d_k, 3),
+            );
             let strides = Strides { head: places * d_k, place: d_k };
-            let memory = &Memory { keys: &keys, values: &values, strides, places, mask: None, packed: false };
+            let memory = &Memory {
+                keys: &keys,
+                values: &values,
+                strides,
+                places,
+                mask: None,
+                packed: false,
+            };
             let run = |registers: Registers| {
                 let mut out = vec![f32::NAN; n * 4 * d_k];
                 let context = &Shared::new(&mut out);
                 let (attention, queries, stride) = (&attention, &*queries, 4 * d_k);
-                registers.run(Read { attention, queries, stride, memory, n, heads: 0..4, context, weights: None });
+                registers.run(Read {
+                    attention,
+                    queries,
+                    stride,
+                    memory,
+                    n,
+                    heads: 0..4,
+                    context,
+                    weights: None,
+                });
                 out
             };
             Registers::assert_same(run, &format!("{places} places of {d_k}"));
@@ -280,17 +354,33 @@ mod tests {
     #[test]
     fn steps_with_other_registers_are_the_same() {
         for [d_k, places] in SIZES {
-            let (attention, beams, past) =
-                (Attention { key_heads: 2, ..Attention::new(4, d_k, (d_k as f32).sqrt().recip()) }, 3, places - 1);
+            let (attention, beams, past) = (
+                Attention { key_heads: 2, ..Attention::new(4, d_k, (d_k as f32).sqrt().recip()) },
+                3,
+                places - 1,
+            );
             let (capacity, first) = (places + 1, past / 3);
-            let holders: Vec<i64> = (0..beams * past).map(|index| (index * 5 % beams) as i64).collect();
+            let holders: Vec<i64> =
+                (0..beams * past).map(|index| (index * 5 % beams) as i64).collect();
             let new = numbers(beams * 4 * d_k, 3);
             let run = |registers: Registers| {
                 let size = beams * 2 * capacity * d_k;
-                let (mut keys, mut values, mut rows) = (numbers(size, 1), numbers(size, 2), vec![f32::NAN; beams * 4 * d_k]);
+                let (mut keys, mut values, mut rows) =
+                    (numbers(size, 1), numbers(size, 2), vec![f32::NAN; beams * 4 * d_k]);
                 let (strides, longest) = ([4 * d_k, 2 * d_k, 2 * d_k], past);
-                let step = &Step { query: &new, key: &new, value: &new, strides, past, first, longest, holders: &holders, bias: None };
-                let (attention, keys, values, out) = (&attention, &mut *keys, &mut *values, &mut *rows);
+                let step = &Step {
+                    query: &new,
+                    key: &new,
+                    value: &new,
+                    strides,
+                    past,
+                    first,
+                    longest,
+                    holders: &holders,
+                    bias: None,
+                };
+                let (attention, keys, values, out) =
+                    (&attention, &mut *keys, &mut *values, &mut *rows);
                 registers.run(StepOfBeams { attention, step, keys, values, capacity, out });
                 rows
             };

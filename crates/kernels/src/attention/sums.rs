@@ -1,7 +1,7 @@
 //! The two sums of attention: products of a query with keys, and values by their weights.
 //!
-//! Both are of vectors of `d_k` numbers, which usually are a few whole registers: `V` of them, else 0. A number is summed in the same
-//! order however many places there are.
+//! Both are of vectors of `d_k` numbers, which usually are a few whole registers: `V` of them, else
+//! 0. A number is summed in the same order however many places there are.
 
 use crate::prefetch::{prefetch, prefetch_behind};
 use pulp::Simd;
@@ -47,7 +47,13 @@ impl<'v, P: Places> Vectors<'v, P> {
 
     /// `sums += weight · vector`
     #[inline(always)]
-    fn add<S: Simd, const V: usize>(self, simd: S, place: usize, weight: f32, sums: &mut [S::f32s; V]) {
+    fn add<S: Simd, const V: usize>(
+        self,
+        simd: S,
+        place: usize,
+        weight: f32,
+        sums: &mut [S::f32s; V],
+    ) {
         let weight = simd.splat_f32s(weight);
         for (sum, &number) in sums.iter_mut().zip(self.registers::<S, V>(place)) {
             *sum = simd.mul_add_e_f32s(weight, number, *sum);
@@ -55,8 +61,8 @@ impl<'v, P: Places> Vectors<'v, P> {
     }
 }
 
-/// What is read after a key: where a head has many places its later keys and its values, then the keys of the next head; else the
-/// next sentence, which is so many numbers behind.
+/// What is read after a key: where a head has many places its later keys and its values, then the
+/// keys of the next head; else the next sentence, which is so many numbers behind.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead<'v, P> {
     pub(super) keys: Vectors<'v, P>,
@@ -81,8 +87,8 @@ impl<P: Places> Ahead<'_, P> {
     }
 }
 
-/// Writes the product of the query with the key of each place, of which there are `count`. Scores are whole registers; those behind
-/// the last place may be any.
+/// Writes the product of the query with the key of each place, of which there are `count`. Scores
+/// are whole registers; those behind the last place may be any.
 #[inline(always)]
 pub(super) fn products<S: Simd, P: Places, const V: usize>(
     simd: S,
@@ -101,7 +107,8 @@ pub(super) fn products<S: Simd, P: Places, const V: usize>(
         }
         return;
     }
-    let query: &[S::f32s; V] = S::as_simd_f32s(query).0.first_chunk().expect("V registers of d_k numbers");
+    let query: &[S::f32s; V] =
+        S::as_simd_f32s(query).0.first_chunk().expect("V registers of d_k numbers");
     for (index, scores) in S::as_mut_simd_f32s(scores).0.iter_mut().enumerate() {
         let mut fours = [simd.splat_f32s(0.0); 4];
         for (four, sums) in fours.iter_mut().take(S::F32_LANES / 4).enumerate() {
@@ -125,7 +132,8 @@ pub(super) fn products<S: Simd, P: Places, const V: usize>(
     }
 }
 
-/// `out = factor · Σ weights[place] · values[place]`, in `W` sums whose places take turns, to keep the processor busy.
+/// `out = factor · Σ weights[place] · values[place]`, in `W` sums whose places take turns, to keep
+/// the processor busy.
 #[inline(always)]
 pub(super) fn weighed<S: Simd, P: Places, const V: usize, const W: usize>(
     simd: S,
@@ -159,20 +167,34 @@ pub(super) fn weighed<S: Simd, P: Places, const V: usize, const W: usize>(
 
 /// [`weighed`] for any number of registers and a rest, one after the other.
 #[inline(always)]
-fn weighed_by_parts<S: Simd, P: Places>(simd: S, weights: &[f32], factor: f32, values: Vectors<'_, P>, out: &mut [f32]) {
+fn weighed_by_parts<S: Simd, P: Places>(
+    simd: S,
+    weights: &[f32],
+    factor: f32,
+    values: Vectors<'_, P>,
+    out: &mut [f32],
+) {
     let (out, out_rest) = S::as_mut_simd_f32s(out);
     let factor = simd.splat_f32s(factor);
     for (register, out) in out.iter_mut().enumerate() {
         let mut sum = simd.splat_f32s(0.0);
         for (place, &weight) in weights.iter().enumerate() {
-            sum = simd.mul_add_e_f32s(simd.splat_f32s(weight), S::as_simd_f32s(values.at(place)).0[register], sum);
+            sum = simd.mul_add_e_f32s(
+                simd.splat_f32s(weight),
+                S::as_simd_f32s(values.at(place)).0[register],
+                sum,
+            );
         }
         *out = simd.mul_f32s(sum, factor);
     }
     if !out_rest.is_empty() {
         let mut sum = simd.splat_f32s(0.0);
         for (place, &weight) in weights.iter().enumerate() {
-            sum = simd.mul_add_e_f32s(simd.splat_f32s(weight), simd.partial_load_f32s(S::as_simd_f32s(values.at(place)).1), sum);
+            sum = simd.mul_add_e_f32s(
+                simd.splat_f32s(weight),
+                simd.partial_load_f32s(S::as_simd_f32s(values.at(place)).1),
+                sum,
+            );
         }
         simd.partial_store_f32s(out_rest, simd.mul_f32s(sum, factor));
     }
@@ -186,7 +208,11 @@ fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
         sum = simd.mul_add_e_f32s(a, b, sum);
     }
     if !a_rest.is_empty() {
-        sum = simd.mul_add_e_f32s(simd.partial_load_f32s(a_rest), simd.partial_load_f32s(b_rest), sum);
+        sum = simd.mul_add_e_f32s(
+            simd.partial_load_f32s(a_rest),
+            simd.partial_load_f32s(b_rest),
+            sum,
+        );
     }
     simd.reduce_sum_f32s(sum)
 }
@@ -203,15 +229,16 @@ fn four_sums<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; 4]) -> S::f32s {
     added::<S, 64>(simd, added::<S, 32>(simd, a, b), added::<S, 32>(simd, c, d))
 }
 
-/// The sums of the 128 bits of each register, one register after the other; as many registers are read as one has 128 bits.
+/// The sums of the 128 bits of each register, one register after the other; as many registers are
+/// read as one has 128 bits.
 #[inline(always)]
 fn joined<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; 4]) -> S::f32s {
     let ab = added::<S, 128>(simd, a, b);
     if S::F32_LANES == 8 { ab } else { added::<S, 128>(simd, ab, added::<S, 128>(simd, c, d)) }
 }
 
-/// Adds pieces of so many bits, two neighbours of one register in each sum: those of `a` and of `b` take turns if they are smaller
-/// than 128 bits, else those of `a` come first.
+/// Adds pieces of so many bits, two neighbours of one register in each sum: those of `a` and of `b`
+/// take turns if they are smaller than 128 bits, else those of `a` come first.
 #[inline(always)]
 fn added<S: Simd, const BITS: usize>(simd: S, a: S::f32s, b: S::f32s) -> S::f32s {
     #[cfg(target_arch = "x86_64")]
@@ -221,12 +248,30 @@ fn added<S: Simd, const BITS: usize>(simd: S, a: S::f32s, b: S::f32s) -> S::f32s
         // SAFETY: registers of this many numbers are those of the set, which the processor has.
         let [first, second]: [S::f32s; 2] = unsafe {
             match (S::F32_LANES, BITS) {
-                (16, 32) => cast(&[_mm512_unpacklo_ps(cast(&a), cast(&b)), _mm512_unpackhi_ps(cast(&a), cast(&b))]),
-                (16, 64) => cast(&[_mm512_unpacklo_pd(cast(&a), cast(&b)), _mm512_unpackhi_pd(cast(&a), cast(&b))]),
-                (16, 128) => cast(&[_mm512_shuffle_f32x4::<0x88>(cast(&a), cast(&b)), _mm512_shuffle_f32x4::<0xdd>(cast(&a), cast(&b))]),
-                (8, 32) => cast(&[_mm256_unpacklo_ps(cast(&a), cast(&b)), _mm256_unpackhi_ps(cast(&a), cast(&b))]),
-                (8, 64) => cast(&[_mm256_unpacklo_pd(cast(&a), cast(&b)), _mm256_unpackhi_pd(cast(&a), cast(&b))]),
-                (8, 128) => cast(&[_mm256_permute2f128_ps::<0x20>(cast(&a), cast(&b)), _mm256_permute2f128_ps::<0x31>(cast(&a), cast(&b))]),
+                (16, 32) => cast(&[
+                    _mm512_unpacklo_ps(cast(&a), cast(&b)),
+                    _mm512_unpackhi_ps(cast(&a), cast(&b)),
+                ]),
+                (16, 64) => cast(&[
+                    _mm512_unpacklo_pd(cast(&a), cast(&b)),
+                    _mm512_unpackhi_pd(cast(&a), cast(&b)),
+                ]),
+                (16, 128) => cast(&[
+                    _mm512_shuffle_f32x4::<0x88>(cast(&a), cast(&b)),
+                    _mm512_shuffle_f32x4::<0xdd>(cast(&a), cast(&b)),
+                ]),
+                (8, 32) => cast(&[
+                    _mm256_unpacklo_ps(cast(&a), cast(&b)),
+                    _mm256_unpackhi_ps(cast(&a), cast(&b)),
+                ]),
+                (8, 64) => cast(&[
+                    _mm256_unpacklo_pd(cast(&a), cast(&b)),
+                    _mm256_unpackhi_pd(cast(&a), cast(&b)),
+                ]),
+                (8, 128) => cast(&[
+                    _mm256_permute2f128_ps::<0x20>(cast(&a), cast(&b)),
+                    _mm256_permute2f128_ps::<0x31>(cast(&a), cast(&b)),
+                ]),
                 _ => unreachable!("adds_across: no registers of {} numbers", S::F32_LANES),
             }
         };

@@ -24,13 +24,19 @@ thread_local! {
 }
 
 impl Pairs {
-    pub(super) fn pack([inputs, outputs]: [usize; 2], mut fill: impl FnMut(usize, &mut [f32]), bias: Option<&[f32]>) -> Self {
-        let (mut groups, mut row) = (Groups::zeros(inputs * SIZE, outputs, LANES), vec![0.0; inputs]);
+    pub(super) fn pack(
+        [inputs, outputs]: [usize; 2],
+        mut fill: impl FnMut(usize, &mut [f32]),
+        bias: Option<&[f32]>,
+    ) -> Self {
+        let (mut groups, mut row) =
+            (Groups::zeros(inputs * SIZE, outputs, LANES), vec![0.0; inputs]);
         let step = groups.columns * SIZE * PAIR;
         for output in 0..outputs {
             fill(output, &mut row);
             let first = groups.place(output, 0);
-            let places = groups.panels.all_mut().get_mut(first..).unwrap_or_default().chunks_mut(step);
+            let places =
+                groups.panels.all_mut().get_mut(first..).unwrap_or_default().chunks_mut(step);
             for (place, pair) in places.zip(row.chunks(PAIR)) {
                 for (bytes, &weight) in place.chunks_exact_mut(SIZE).zip(pair) {
                     bytes.copy_from_slice(&nearest(weight).to_ne_bytes().map(|byte| byte as i8));
@@ -51,7 +57,13 @@ impl Pairs {
         self.0.outputs
     }
 
-    pub(super) fn multiply_columns(&self, x: &[f32], columns: Range<usize>, out: &mut [f32], threads: &dyn Parallel) {
+    pub(super) fn multiply_columns(
+        &self,
+        x: &[f32],
+        columns: Range<usize>,
+        out: &mut [f32],
+        threads: &dyn Parallel,
+    ) {
         rounded(x, x.len(), |x| {
             // SAFETY: any two bytes of a number are bytes.
             let x = unsafe { std::slice::from_raw_parts(x.as_ptr().cast(), size_of_val(x)) };
@@ -113,8 +125,13 @@ impl Dots for Avx512Bf16 {
     unsafe fn dot(self, sums: __m512, bytes: u32, weights: *const i8) -> __m512 {
         // SAFETY: by contract; the types hold the same bits.
         unsafe {
-            let (pair, weights) = (_mm512_set1_epi32(bytes as i32), _mm512_loadu_si512(weights.cast()));
-            _mm512_dpbf16_ps(sums, transmute::<__m512i, __m512bh>(pair), transmute::<__m512i, __m512bh>(weights))
+            let (pair, weights) =
+                (_mm512_set1_epi32(bytes as i32), _mm512_loadu_si512(weights.cast()));
+            _mm512_dpbf16_ps(
+                sums,
+                transmute::<__m512i, __m512bh>(pair),
+                transmute::<__m512i, __m512bh>(weights),
+            )
         }
     }
 
@@ -139,10 +156,14 @@ fn with_avx512(work: &Multiply<'_>) {
 #[target_feature(enable = "avx512f,avx512bf16")]
 fn dots_with_avx512(x: &[u16], rows: &[u16], out: &mut [f32]) {
     let n_bytes = size_of_val(x);
-    let rows = rows.chunks((LANES * x.len()).max(1)).map(<[u16]>::as_ptr).chain(std::iter::repeat(rows.as_ptr()));
+    let rows = rows
+        .chunks((LANES * x.len()).max(1))
+        .map(<[u16]>::as_ptr)
+        .chain(std::iter::repeat(rows.as_ptr()));
     for (out, rows) in out.chunks_mut(LANES).zip(rows) {
         // A block that is not full sums its last row several times.
-        let offsets: [i32; LANES] = std::array::from_fn(|lane| (lane.min(out.len() - 1) * n_bytes) as i32);
+        let offsets: [i32; LANES] =
+            std::array::from_fn(|lane| (lane.min(out.len() - 1) * n_bytes) as i32);
         // SAFETY: an array of as many bytes.
         let mut offsets = unsafe { _mm512_loadu_si512(offsets.as_ptr().cast()) };
         let mut sums = _mm512_setzero_ps();
@@ -151,7 +172,11 @@ fn dots_with_avx512(x: &[u16], rows: &[u16], out: &mut [f32]) {
             // SAFETY: pairs of as many rows as `out` has places; types of the same bits.
             unsafe {
                 let weights = _mm512_i32gather_epi32::<1>(offsets, rows.cast());
-                sums = _mm512_dpbf16_ps(sums, transmute::<__m512i, __m512bh>(pair), transmute::<__m512i, __m512bh>(weights));
+                sums = _mm512_dpbf16_ps(
+                    sums,
+                    transmute::<__m512i, __m512bh>(pair),
+                    transmute::<__m512i, __m512bh>(weights),
+                );
             }
             offsets = _mm512_add_epi32(offsets, _mm512_set1_epi32(4));
         }

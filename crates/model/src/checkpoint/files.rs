@@ -30,10 +30,14 @@ const PICKLES: [&str; 2] = ["pytorch_model.bin", "pytorch_model.bin.index.json"]
 /// # Errors
 /// If the only weights are a pickle. The message says how to convert them.
 pub fn weights_file(folder: &Path) -> Result<Option<PathBuf>, Error> {
-    if let Some(found) = [SINGLE, INDEX].map(|name| folder.join(name)).into_iter().find(|path| path.exists()) {
+    if let Some(found) =
+        [SINGLE, INDEX].map(|name| folder.join(name)).into_iter().find(|path| path.exists())
+    {
         return Ok(Some(found));
     }
-    let Some(pickle) = PICKLES.into_iter().find(|name| folder.join(name).exists()) else { return Ok(None) };
+    let Some(pickle) = PICKLES.into_iter().find(|name| folder.join(name).exists()) else {
+        return Ok(None);
+    };
     let place = folder.display();
     let message = format!(
         "the weights are in {pickle}, a pickle, which can run code and is never read; convert it with transformers: \
@@ -96,7 +100,8 @@ fn header(path: &Path) -> Result<Tensors, Error> {
     // reads fail with a signal, the documented exception of mapped files.
     let bytes = unsafe { Mmap::map(&file) }.map_err(|error| Error::file(path, &error))?;
     let (length, metadata) = SafeTensors::read_metadata(&bytes).map_err(|error| {
-        let message = format!("not a safetensors file ({} bytes): {error}; is it complete?", bytes.len());
+        let message =
+            format!("not a safetensors file ({} bytes): {error}; is it complete?", bytes.len());
         Error::new(ErrorKind::Weights, path.display(), message)
     })?;
     check_names(path, &bytes[std::mem::size_of::<u64>()..][..length])?;
@@ -106,7 +111,15 @@ fn header(path: &Path) -> Result<Tensors, Error> {
     let stored = |(name, info): (String, &safetensors::tensor::TensorInfo)| {
         let (first, last) = info.data_offsets;
         let range = start + first..start + last;
-        (name, Stored { storage: storage.clone(), range, shape: info.shape.clone(), dtype: info.dtype })
+        (
+            name,
+            Stored {
+                storage: storage.clone(),
+                range,
+                shape: info.shape.clone(),
+                dtype: info.dtype,
+            },
+        )
     };
     Ok(metadata.tensors().into_iter().map(stored).collect())
 }
@@ -114,7 +127,9 @@ fn header(path: &Path) -> Result<Tensors, Error> {
 /// Rejects a header with duplicate names, which readers resolve differently.
 fn check_names(path: &Path, header: &[u8]) -> Result<(), Error> {
     let checked = serde_json::from_slice::<Unique>(header).map(drop);
-    checked.map_err(|error| Error::new(ErrorKind::Weights, path.display(), format!("not a safetensors file: {error}")))
+    checked.map_err(|error| {
+        Error::new(ErrorKind::Weights, path.display(), format!("not a safetensors file: {error}"))
+    })
 }
 
 /// An object without duplicate keys.
@@ -154,13 +169,18 @@ struct Index {
 fn indexed(folder: &Path, path: &Path) -> Result<Tensors, Error> {
     let text = read_text(path).map_err(|error| Error::file(path, &error))?;
     let wrong = |message: String| Error::new(ErrorKind::Weights, path.display(), message);
-    let Index { weight_map } = serde_json::from_str(&text)
-        .map_err(|error| wrong(format!("expected an index with an object weight_map of tensors and their files: {error}")))?;
+    let Index { weight_map } = serde_json::from_str(&text).map_err(|error| {
+        wrong(format!(
+            "expected an index with an object weight_map of tensors and their files: {error}"
+        ))
+    })?;
     let (mut tensors, mut problems) = (Tensors::new(), Vec::new());
     for name in weight_map.values().collect::<BTreeSet<_>>() {
-        let promised = || weight_map.iter().filter(|(_, file)| *file == name).map(|(tensor, _)| tensor);
+        let promised =
+            || weight_map.iter().filter(|(_, file)| *file == name).map(|(tensor, _)| tensor);
         if !is_inside(name) {
-            problems.push(format!("{name:?}: expected the name of a file in the checkpoint's folder"));
+            problems
+                .push(format!("{name:?}: expected the name of a file in the checkpoint's folder"));
             continue;
         }
         let shard = folder.join(name);
@@ -172,8 +192,11 @@ fn indexed(folder: &Path, path: &Path) -> Result<Tensors, Error> {
             Err(error) => problems.push(error.to_string()),
             Ok(found) => {
                 let missing = promised().filter(|tensor| !found.contains_key(*tensor));
-                problems.extend(missing.map(|tensor| format!("{tensor}: missing in {name}, where the index lists it")));
-                let is_here = |tensor: &String| weight_map.get(tensor).is_none_or(|file| file == name);
+                problems.extend(missing.map(|tensor| {
+                    format!("{tensor}: missing in {name}, where the index lists it")
+                }));
+                let is_here =
+                    |tensor: &String| weight_map.get(tensor).is_none_or(|file| file == name);
                 tensors.extend(found.into_iter().filter(|(tensor, _)| is_here(tensor)));
             }
         }
@@ -185,5 +208,6 @@ fn indexed(folder: &Path, path: &Path) -> Result<Tensors, Error> {
 }
 
 fn is_inside(name: &str) -> bool {
-    !name.is_empty() && Path::new(name).components().all(|component| matches!(component, Component::Normal(_)))
+    !name.is_empty()
+        && Path::new(name).components().all(|component| matches!(component, Component::Normal(_)))
 }

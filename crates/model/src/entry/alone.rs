@@ -10,10 +10,17 @@ use cognate_graph::{Builder, Error, Graph};
 
 /// `input_ids, attention_mask(, token_type_ids): i64 [batch, src]` ->
 /// `last_hidden_state: [batch, src, d_model]` and `pooler_output: [batch, d_model]`, or `logits`.
-pub(crate) fn alone(config: &Config, reads: Head, layout: Layout, attentions: Attentions) -> Result<Graph, Error> {
+pub(crate) fn alone(
+    config: &Config,
+    reads: Head,
+    layout: Layout,
+    attentions: Attentions,
+) -> Result<Graph, Error> {
     let builder = Builder::new("model");
-    let axes = if layout.is_optimum() { ["batch_size", "sequence_length"] } else { ["batch", "src"] };
-    let outputs = encoder(&builder.root(), config, Source::declare(&builder, config, axes), &Dropout::none());
+    let axes =
+        if layout.is_optimum() { ["batch_size", "sequence_length"] } else { ["batch", "src"] };
+    let outputs =
+        encoder(&builder.root(), config, Source::declare(&builder, config, axes), &Dropout::none());
     for (name, tensor) in head(&builder.root(), config, reads, outputs.hidden) {
         builder.output(name, tensor);
     }

@@ -27,8 +27,10 @@ pub(crate) fn embeddings(config: &Config) -> Result<Graph, Error> {
     let builder = Builder::new("embeddings");
     let source = Source::declare(&builder, config, ["batch", "src"]);
     let ids = builder.input(DECODER_INPUT_IDS, DType::I64, ["batch", "tgt"]);
-    let target = embed(&builder.root(), config, Side::Decoder, InputTokens::new(ids), &Dim::from(0));
-    for (index, embedded) in [source.embed(&builder.root(), config), target].into_iter().enumerate() {
+    let target =
+        embed(&builder.root(), config, Side::Decoder, InputTokens::new(ids), &Dim::from(0));
+    for (index, embedded) in [source.embed(&builder.root(), config), target].into_iter().enumerate()
+    {
         builder.output(EmbeddingNames::TOKENS[index], embedded.tokens);
         if let Some(positions) = embedded.positions {
             builder.output(EmbeddingNames::POSITIONS[index], positions);

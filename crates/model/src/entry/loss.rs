@@ -71,7 +71,9 @@ pub(crate) fn loss(config: &Config, options: &Loss) -> Result<Graph, Error> {
         return Err(Error::new(crate::ErrorKind::Config, "label_smoothing", message));
     }
     let alpha = options.consistency;
-    if !(0.0..f32::INFINITY).contains(&alpha) || (alpha > 0.0 && options.dropout == DropoutRates::default()) {
+    if !(0.0..f32::INFINITY).contains(&alpha)
+        || (alpha > 0.0 && options.dropout == DropoutRates::default())
+    {
         let message = format!("expected 0, or a number above 0 with dropout, found {alpha}");
         return Err(Error::new(crate::ErrorKind::Config, "consistency", message));
     }
@@ -87,7 +89,18 @@ pub(crate) fn loss(config: &Config, options: &Loss) -> Result<Graph, Error> {
     let hidden = encoder(&root, config, source, &dropout).hidden;
     let cross = cross_key_values(&root, config, hidden);
     let attention_mask = source.attention_mask();
-    let outputs = decoder(&root, config, &DecoderInputs { ids: target, attention_mask, cross, past: Past::None, prompts: None, dropout });
+    let outputs = decoder(
+        &root,
+        config,
+        &DecoderInputs {
+            ids: target,
+            attention_mask,
+            cross,
+            past: Past::None,
+            prompts: None,
+            dropout,
+        },
+    );
     {
         let _scope = root.at("cross_entropy").enter();
         let [mut smoothed, mut plain] = cross_entropy(config, &outputs, labels, smoothing);
@@ -97,7 +110,10 @@ pub(crate) fn loss(config: &Config, options: &Loss) -> Result<Graph, Error> {
         }
         builder.output(LossNames::LOSS, smoothed);
         builder.output(LossNames::NEGATIVE_LOG_LIKELIHOOD, plain);
-        builder.output(LossNames::TOKENS, counts(given).cast(DType::I64).sum(&[0, 1]).reshape(Shape::default()));
+        builder.output(
+            LossNames::TOKENS,
+            counts(given).cast(DType::I64).sum(&[0, 1]).reshape(Shape::default()),
+        );
     }
     Ok(builder.finish()?)
 }
@@ -113,7 +129,9 @@ fn divergence<'g>(logits: Tensor<'g>, labels: Tensor<'g>) -> Tensor<'g> {
     let difference = |x: Tensor<'g>| first(x) - x.slice(0, &batch, &batch * 2);
     let products = difference(logits.softmax()) * difference(logits);
     let labels = first(labels);
-    (products.sum(&[2]).reshape(labels.ty().shape) * counts(labels).cast(DType::F32)).sum(&[0, 1]).reshape(Shape::default())
+    (products.sum(&[2]).reshape(labels.ty().shape) * counts(labels).cast(DType::F32))
+        .sum(&[0, 1])
+        .reshape(Shape::default())
 }
 
 /// Whether each label is not ignored.
@@ -129,7 +147,12 @@ fn counts(labels: Tensor<'_>) -> Tensor<'_> {
 /// read, and the backward pass writes only their softmax.
 ///
 /// With a cap `c` the label's logit is `c(x_label)`, and the mean is that of all logits.
-fn cross_entropy<'g>(config: &Config, outputs: &DecoderOutputs<'g>, labels: Tensor<'g>, smoothing: f32) -> [Tensor<'g>; 2] {
+fn cross_entropy<'g>(
+    config: &Config,
+    outputs: &DecoderOutputs<'g>,
+    labels: Tensor<'g>,
+    smoothing: f32,
+) -> [Tensor<'g>; 2] {
     let (hidden, cap) = (outputs.hidden, config.caps.logits);
     let Projection { weight, bias } = Projection::of(&hidden.builder().root(), config);
     let builder = hidden.builder();
@@ -140,7 +163,9 @@ fn cross_entropy<'g>(config: &Config, outputs: &DecoderOutputs<'g>, labels: Tens
     let of_label = one_each((hidden * weight.gather(label)).sum(&[2]));
     let of_label = capped(bias.map_or(of_label, |bias| of_label + bias.gather(label)), cap);
     let total = one_each(outputs.logits.log_sum_exp());
-    let sum = |losses: Tensor<'g>| (losses * counted.cast(DType::F32)).sum(&[0, 1]).reshape(Shape::default());
+    let sum = |losses: Tensor<'g>| {
+        (losses * counted.cast(DType::F32)).sum(&[0, 1]).reshape(Shape::default())
+    };
     let plain = sum(total - of_label);
     if smoothing == 0.0 {
         return [plain, plain];

@@ -4,7 +4,8 @@
 //! capacity for each layer. A step writes position `past`. When a beam continues another, its past
 //! stays where it is: `cache_beams` contains the beam of the sentence that holds each position.
 //!
-//! A decoder alone has prompts of different lengths: `cache_beams` is -1 at positions that are padding.
+//! A decoder alone has prompts of different lengths: `cache_beams` is -1 at positions that are
+//! padding.
 
 use super::Attentions;
 use crate::interface::{ATTENTION_MASK, CACHE_BEAMS, INPUT_IDS, LOGITS, Names};
@@ -16,8 +17,8 @@ use crate::{Config, Parts};
 use cognate_graph::{Builder, DType, Dim, Error, Graph, Tensor};
 
 /// `input_ids: i64 [batch, beams]`, `attention_mask: i64 [batch, src]`, `cross.{l}.*`,
-/// `past.{l}.*: [batch · beams, key_heads, capacity, d_k]`, `cache_beams: i64 [batch, beams, past]` ->
-/// `logits: [batch · beams, vocab]`, `present.{l}.*`: the caches with position `past` written.
+/// `past.{l}.*: [batch · beams, key_heads, capacity, d_k]`, `cache_beams: i64 [batch, beams, past]`
+/// -> `logits: [batch · beams, vocab]`, `present.{l}.*`: the caches with position `past` written.
 ///
 /// A decoder alone has neither mask nor `cross.{l}.*`.
 pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
@@ -57,7 +58,8 @@ pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Err
     builder.finish()
 }
 
-/// The position of each new token, `[batch, beams, 1]`: the number of tokens before it, without padding.
+/// The position of each new token, `[batch, beams, 1]`: the number of tokens before it, without
+/// padding.
 fn counted(holders: Tensor<'_>) -> Tensor<'_> {
     let builder = holders.builder();
     let _scope = builder.root().at("positions").enter();

@@ -4,8 +4,8 @@ use super::Bart;
 use super::fields::{Fields, Tokens};
 use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
-    Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts,
-    Positions, RotaryScaling, Sinusoids, Stack, TokenTypes,
+    Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Norm,
+    NormPlacement, OutputProjection, Parts, Positions, RotaryScaling, Sinusoids, Stack, TokenTypes,
 };
 
 /// Properties of a family that its `config.json` does not contain.
@@ -44,7 +44,16 @@ impl Bart {
             Bart::Pegasus => (Some(0), Some(1), Some(0)),
         };
         Implied {
-            tokens: Tokens { start, bos: if matches!(self, Bart::Mbart | Bart::Plbart) { Some(0) } else { Option::None }, eos, pad },
+            tokens: Tokens {
+                start,
+                bos: if matches!(self, Bart::Mbart | Bart::Plbart) {
+                    Some(0)
+                } else {
+                    Option::None
+                },
+                eos,
+                pad,
+            },
             placement,
             embedding_norm,
             positions,
@@ -60,8 +69,18 @@ pub(super) const NAMES: SizeNames = SizeNames {
     source_vocab: "vocab_size",
     d_model: "d_model",
     positions: "max_position_embeddings",
-    encoder: StackNames { n_layers: "encoder_layers", heads: "encoder_attention_heads", d_k: "d_model", d_ff: "encoder_ffn_dim" },
-    decoder: StackNames { n_layers: "decoder_layers", heads: "decoder_attention_heads", d_k: "d_model", d_ff: "decoder_ffn_dim" },
+    encoder: StackNames {
+        n_layers: "encoder_layers",
+        heads: "encoder_attention_heads",
+        d_k: "d_model",
+        d_ff: "encoder_ffn_dim",
+    },
+    decoder: StackNames {
+        n_layers: "decoder_layers",
+        heads: "decoder_attention_heads",
+        d_k: "d_model",
+        d_ff: "decoder_ffn_dim",
+    },
 };
 
 pub(super) fn config(family: Bart, fields: &Fields) -> Config {
@@ -79,7 +98,9 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
     let tied = fields.flag("tie_word_embeddings", true);
     let (embeddings, vocab) = match family {
         Bart::Marian => marian_embeddings(fields, source_vocab),
-        Bart::Original | Bart::M2m100 | Bart::Mbart | Bart::Plbart if !tied => (Embeddings::Separate, source_vocab),
+        Bart::Original | Bart::M2m100 | Bart::Mbart | Bart::Plbart if !tied => {
+            (Embeddings::Separate, source_vocab)
+        }
         _ => (Embeddings::Shared, source_vocab),
     };
     let tokens = fields.tokens(implied.tokens);
@@ -149,7 +170,9 @@ fn marian_embeddings(fields: &Fields, vocab: usize) -> (Embeddings, usize) {
         return (Embeddings::Separate, target);
     }
     if target != vocab {
-        fields.contradict(format!("decoder_vocab_size: expected vocab_size {vocab} with shared embeddings, found {target}"));
+        fields.contradict(format!(
+            "decoder_vocab_size: expected vocab_size {vocab} with shared embeddings, found {target}"
+        ));
     }
     (Embeddings::Shared, vocab)
 }

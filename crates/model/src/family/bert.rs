@@ -4,12 +4,16 @@ use super::Bert;
 use super::fields::Fields;
 use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
-    Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Head, Norm, NormPlacement, OutputProjection, Parts,
-    Positions, RotaryScaling, Stack, TokenTypes,
+    Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Head, Norm,
+    NormPlacement, OutputProjection, Parts, Positions, RotaryScaling, Stack, TokenTypes,
 };
 
-const ENCODER: StackNames =
-    StackNames { n_layers: "num_hidden_layers", heads: "num_attention_heads", d_k: "hidden_size", d_ff: "intermediate_size" };
+const ENCODER: StackNames = StackNames {
+    n_layers: "num_hidden_layers",
+    heads: "num_attention_heads",
+    d_k: "hidden_size",
+    d_ff: "intermediate_size",
+};
 const NAMES: SizeNames = SizeNames {
     source_vocab: "vocab_size",
     d_model: "hidden_size",
@@ -17,24 +21,35 @@ const NAMES: SizeNames = SizeNames {
     encoder: ENCODER,
     decoder: ENCODER,
 };
-const DISTIL: StackNames = StackNames { n_layers: "n_layers", heads: "n_heads", d_k: "dim", d_ff: "hidden_dim" };
-const DISTIL_NAMES: SizeNames = SizeNames { d_model: "dim", encoder: DISTIL, decoder: DISTIL, ..NAMES };
+const DISTIL: StackNames =
+    StackNames { n_layers: "n_layers", heads: "n_heads", d_k: "dim", d_ff: "hidden_dim" };
+const DISTIL_NAMES: SizeNames =
+    SizeNames { d_model: "dim", encoder: DISTIL, decoder: DISTIL, ..NAMES };
 
 pub(super) fn config(family: Bert, class: &str, fields: &Fields) -> Config {
     let is_distil = family == Bert::Distil;
     let names = if is_distil { DISTIL_NAMES } else { NAMES };
     let (d_model, vocab) = (fields.size(names.d_model), fields.size("vocab_size"));
-    let pad_token = fields.optional_size("pad_token_id").unwrap_or(if matches!(family, Bert::Original | Bert::Distil) { 0 } else { 1 });
+    let pad_token = fields
+        .optional_size("pad_token_id")
+        .unwrap_or(if matches!(family, Bert::Original | Bert::Distil) { 0 } else { 1 });
     let rows = fields.size("max_position_embeddings");
     let relative = (family == Bert::Mpnet).then_some([32, 128]);
-    if let Some(buckets) = fields.optional_size("relative_attention_num_buckets").filter(|buckets| relative.is_some() && *buckets != 32) {
+    if let Some(buckets) = fields
+        .optional_size("relative_attention_num_buckets")
+        .filter(|buckets| relative.is_some() && *buckets != 32)
+    {
         // transformers ignores the field and uses 32.
-        fields.refuse(format!("relative_attention_num_buckets {buckets} is not supported; expected 32"));
+        fields.refuse(format!(
+            "relative_attention_num_buckets {buckets} is not supported; expected 32"
+        ));
     }
     let (positions, max_positions) = match family {
         Bert::Original | Bert::Distil => (Positions::Learned { offset: 0 }, rows),
         // The rows before that of position 0 are never read.
-        Bert::Mpnet | Bert::Roberta => (Positions::LearnedCounted { relative }, rows.saturating_sub(pad_token + 1)),
+        Bert::Mpnet | Bert::Roberta => {
+            (Positions::LearnedCounted { relative }, rows.saturating_sub(pad_token + 1))
+        }
     };
     fields.choice("position_embedding_type", &[("absolute", ())]);
     for field in ["is_decoder", "add_cross_attention"] {
@@ -71,12 +86,20 @@ pub(super) fn config(family: Bert, class: &str, fields: &Fields) -> Config {
         epsilon: if is_distil { 1e-12 } else { fields.positive("layer_norm_eps", 1e-12) },
         embeddings: Embeddings::Shared,
         token_types: match family {
-            Bert::Original => TokenTypes::Given(fields.optional_size("type_vocab_size").unwrap_or(2)),
-            Bert::Roberta => TokenTypes::First(fields.optional_size("type_vocab_size").unwrap_or(2)),
+            Bert::Original => {
+                TokenTypes::Given(fields.optional_size("type_vocab_size").unwrap_or(2))
+            }
+            Bert::Roberta => {
+                TokenTypes::First(fields.optional_size("type_vocab_size").unwrap_or(2))
+            }
             Bert::Distil | Bert::Mpnet => TokenTypes::None,
         },
         scale_embedding: false,
-        output: if fields.flag("tie_word_embeddings", true) { OutputProjection::Tied } else { OutputProjection::Own },
+        output: if fields.flag("tie_word_embeddings", true) {
+            OutputProjection::Tied
+        } else {
+            OutputProjection::Own
+        },
         scale_output: false,
         output_bias: false,
         start_token: pad_token,
@@ -94,17 +117,26 @@ fn head(family: Bert, class: &str, activation: Activation, fields: &Fields) -> H
     match found.strip_prefix(class) {
         Some("Model") if family == Bert::Distil => Head::None,
         Some("Model") => Head::Pooler,
-        Some("ForSequenceClassification") => {
-            Head::Text { labels, activation: if family == Bert::Distil { Activation::Relu } else { Activation::Tanh } }
-        }
+        Some("ForSequenceClassification") => Head::Text {
+            labels,
+            activation: if family == Bert::Distil { Activation::Relu } else { Activation::Tanh },
+        },
         Some("ForTokenClassification") => Head::Tokens { labels },
-        Some("ForMaskedLM") => {
-            Head::Vocabulary { activation: if matches!(family, Bert::Mpnet | Bert::Roberta) { Activation::Gelu } else { activation } }
-        }
+        Some("ForMaskedLM") => Head::Vocabulary {
+            activation: if matches!(family, Bert::Mpnet | Bert::Roberta) {
+                Activation::Gelu
+            } else {
+                activation
+            },
+        },
         _ => {
             let known =
-                ["Model", "ForSequenceClassification", "ForTokenClassification", "ForMaskedLM"].map(|kind| format!("{class}{kind}"));
-            fields.refuse(format!("architectures {found:?} is not supported; expected one of {}", known.join(", ")));
+                ["Model", "ForSequenceClassification", "ForTokenClassification", "ForMaskedLM"]
+                    .map(|kind| format!("{class}{kind}"));
+            fields.refuse(format!(
+                "architectures {found:?} is not supported; expected one of {}",
+                known.join(", ")
+            ));
             Head::None
         }
     }
@@ -120,7 +152,10 @@ const PARTS: [(&str, [&str; 3]); 14] = [
     ("self_attn.k_proj", ["attention.self.key", "attention.k_lin", "attention.attn.k"]),
     ("self_attn.v_proj", ["attention.self.value", "attention.v_lin", "attention.attn.v"]),
     ("self_attn.out_proj", ["attention.output.dense", "attention.out_lin", "attention.attn.o"]),
-    ("self_attn_layer_norm", ["attention.output.LayerNorm", "sa_layer_norm", "attention.LayerNorm"]),
+    (
+        "self_attn_layer_norm",
+        ["attention.output.LayerNorm", "sa_layer_norm", "attention.LayerNorm"],
+    ),
     ("fc1", ["intermediate.dense", "ffn.lin1", "intermediate.dense"]),
     ("fc2", ["output.dense", "ffn.lin2", "output.dense"]),
     ("final_layer_norm", ["output.LayerNorm", "output_layer_norm", "output.LayerNorm"]),
@@ -132,7 +167,10 @@ const PARTS: [(&str, [&str; 3]); 14] = [
 const HEADS: [(&str, [&str; 3]); 3] = [
     ("lm_head", ["cls.predictions.decoder", "vocab_projector", "lm_head.decoder"]),
     ("lm_head.dense", ["cls.predictions.transform.dense", "vocab_transform", "lm_head.dense"]),
-    ("lm_head.layer_norm", ["cls.predictions.transform.LayerNorm", "vocab_layer_norm", "lm_head.layer_norm"]),
+    (
+        "lm_head.layer_norm",
+        ["cls.predictions.transform.LayerNorm", "vocab_layer_norm", "lm_head.layer_norm"],
+    ),
 ];
 
 /// Possible names of the tensor at `path`, the usual one first.
@@ -146,23 +184,44 @@ pub(super) fn names(family: Bert, head: Head, path: &str) -> Vec<String> {
     };
     let is_text = matches!(head, Head::Text { .. });
     let of_head = match part {
-        "lm_head" if kind == "bias" => vec![["cls.predictions", "vocab_projector", "lm_head"][head_column], HEADS[0].1[head_column]],
-        "pooler" if is_text && head_column > 0 => vec![["", "pre_classifier", "classifier.dense"][head_column]],
-        "classifier" if is_text => vec![["classifier", "classifier", "classifier.out_proj"][head_column]],
+        "lm_head" if kind == "bias" => vec![
+            ["cls.predictions", "vocab_projector", "lm_head"][head_column],
+            HEADS[0].1[head_column],
+        ],
+        "pooler" if is_text && head_column > 0 => {
+            vec![["", "pre_classifier", "classifier.dense"][head_column]]
+        }
+        "classifier" if is_text => {
+            vec![["classifier", "classifier", "classifier.out_proj"][head_column]]
+        }
         "classifier" => vec![part],
-        _ => HEADS.iter().filter(|(ours, _)| *ours == part).map(|(_, theirs)| theirs[head_column]).collect(),
+        _ => HEADS
+            .iter()
+            .filter(|(ours, _)| *ours == part)
+            .map(|(_, theirs)| theirs[head_column])
+            .collect(),
     };
     if !of_head.is_empty() {
         return of_head.into_iter().flat_map(|name| spelt(name, kind)).collect();
     }
     let layer = part.strip_prefix("encoder.layers.").and_then(|rest| rest.split_once('.'));
-    let Some((_, theirs)) = PARTS.iter().find(|(ours, _)| *ours == layer.map_or(part, |(_, part)| part)) else { return Vec::new() };
+    let Some((_, theirs)) =
+        PARTS.iter().find(|(ours, _)| *ours == layer.map_or(part, |(_, part)| part))
+    else {
+        return Vec::new();
+    };
     let bare = match (layer, theirs[column]) {
-        (Some((index, _)), name) if !name.starts_with("encoder.") => spelt(&format!("{stack}.layer.{index}.{name}"), kind),
+        (Some((index, _)), name) if !name.starts_with("encoder.") => {
+            spelt(&format!("{stack}.layer.{index}.{name}"), kind)
+        }
         (_, name) => spelt(name, kind),
     };
     let prefixed: Vec<_> = bare.iter().map(|name| format!("{prefix}.{name}")).collect();
-    if matches!(head, Head::None | Head::Pooler) { [bare, prefixed].concat() } else { [prefixed, bare].concat() }
+    if matches!(head, Head::None | Head::Pooler) {
+        [bare, prefixed].concat()
+    } else {
+        [prefixed, bare].concat()
+    }
 }
 
 /// Appends the kind; early BERT checkpoints use other names for it in layer norms.
@@ -175,9 +234,15 @@ fn spelt(name: &str, kind: &str) -> Vec<String> {
 /// Whether checkpoints keep a tensor that the model does not use: positions that are counted, the
 /// head of another task.
 pub(super) fn is_left_over(head: Head, name: &str) -> bool {
-    let bare = ["bert.", "distilbert.", "mpnet.", "roberta."].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
+    let bare = ["bert.", "distilbert.", "mpnet.", "roberta."]
+        .iter()
+        .find_map(|prefix| name.strip_prefix(prefix))
+        .unwrap_or(name);
     match bare {
-        "embeddings.position_ids" | "embeddings.token_type_ids" | "cls.seq_relationship.weight" | "cls.seq_relationship.bias" => true,
+        "embeddings.position_ids"
+        | "embeddings.token_type_ids"
+        | "cls.seq_relationship.weight"
+        | "cls.seq_relationship.bias" => true,
         "pooler.dense.weight" | "pooler.dense.bias" => !matches!(head, Head::Pooler),
         _ => false,
     }

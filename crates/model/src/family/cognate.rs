@@ -7,8 +7,9 @@ use super::bart::{NAMES, stack};
 use super::fields::{Fields, Tokens};
 use crate::config::ROTARY_BASE;
 use crate::{
-    Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts,
-    PositionKind, Positions, RelativeLayers, RotaryScaling, Sinusoids, TokenTypes,
+    Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Norm,
+    NormPlacement, OutputProjection, Parts, PositionKind, Positions, RelativeLayers, RotaryScaling,
+    Sinusoids, TokenTypes,
 };
 use serde_json::{Map, Value, json};
 
@@ -43,13 +44,17 @@ pub(super) fn config(fields: &Fields) -> Config {
         vocab if is_shared => (Embeddings::Shared, vocab.unwrap_or(source_vocab)),
         vocab => (Embeddings::Separate, vocab.unwrap_or(source_vocab)),
     };
-    let [start_token, eos_token, pad_token] = fields.tokens(Tokens { start: None, bos: None, eos: None, pad: None });
-    let (positions, is_bounded) = match fields.named("position_embedding_type", PositionKind::Sinusoidal) {
+    let [start_token, eos_token, pad_token] =
+        fields.tokens(Tokens { start: None, bos: None, eos: None, pad: None });
+    let (positions, is_bounded) = match fields
+        .named("position_embedding_type", PositionKind::Sinusoidal)
+    {
         PositionKind::Sinusoidal => (Positions::Sinusoidal(Sinusoids::Interleaved), true),
         PositionKind::Learned => (Positions::Learned { offset: 0 }, true),
         PositionKind::Relative => {
             let buckets = fields.optional_size("relative_attention_num_buckets").unwrap_or(BUCKETS);
-            let max_distance = fields.optional_size("relative_attention_max_distance").unwrap_or(MAX_DISTANCE);
+            let max_distance =
+                fields.optional_size("relative_attention_max_distance").unwrap_or(MAX_DISTANCE);
             (Positions::Relative { buckets, max_distance, of: RelativeLayers::First }, false)
         }
         PositionKind::Rotary => (Positions::Rotary, true),
@@ -90,7 +95,11 @@ pub(super) fn config(fields: &Fields) -> Config {
         embeddings,
         token_types: TokenTypes::None,
         scale_embedding: fields.flag("scale_embedding", true),
-        output: if fields.flag("tie_word_embeddings", true) { OutputProjection::Tied } else { OutputProjection::Own },
+        output: if fields.flag("tie_word_embeddings", true) {
+            OutputProjection::Tied
+        } else {
+            OutputProjection::Own
+        },
         scale_output: false,
         output_bias: false,
         start_token,
@@ -144,7 +153,11 @@ pub(crate) fn render(config: &Config) -> String {
         (config.rotary_base != ROTARY_BASE, "rope_theta", json!(config.rotary_base)),
         (config.gated, "gated", json!(true)),
         (config.biases == Biases::None, "biases", json!(false)),
-        (config.embeddings == Embeddings::Separate, "share_encoder_decoder_embeddings", json!(false)),
+        (
+            config.embeddings == Embeddings::Separate,
+            "share_encoder_decoder_embeddings",
+            json!(false),
+        ),
         (config.embeddings == Embeddings::Separate, "decoder_vocab_size", json!(config.vocab)),
         (config.output == OutputProjection::Own, "tie_word_embeddings", json!(false)),
     ] {

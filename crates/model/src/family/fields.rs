@@ -84,7 +84,9 @@ impl Fields {
 
     /// An optional non-negative integer.
     pub(super) fn optional_size(&self, field: &str) -> Option<usize> {
-        self.read(field, "a whole number", |value| value.as_u64().and_then(|size| usize::try_from(size).ok()))
+        self.read(field, "a whole number", |value| {
+            value.as_u64().and_then(|size| usize::try_from(size).ok())
+        })
     }
 
     /// Whether the field is there, if only as `null`.
@@ -100,7 +102,9 @@ impl Fields {
 
     /// A list of strings.
     pub(super) fn texts(&self, field: &str) -> Option<Vec<&str>> {
-        self.read(field, "a list of texts", |value| value.as_array()?.iter().map(Value::as_str).collect())
+        self.read(field, "a list of texts", |value| {
+            value.as_array()?.iter().map(Value::as_str).collect()
+        })
     }
 
     /// The token of a field, or the first of a list.
@@ -117,10 +121,13 @@ impl Fields {
         const FIELD: &str = "rope_scaling";
         let Some(found) = self.present(FIELD) else { return RotaryScaling::None };
         let number = |name: &str, default: Option<f64>| {
-            let number = found.get(name).filter(|value| !value.is_null()).map_or(default, Value::as_f64);
+            let number =
+                found.get(name).filter(|value| !value.is_null()).map_or(default, Value::as_f64);
             number.filter(|number| number.is_finite() && *number > 0.0).unwrap_or_else(|| {
                 let value = found.get(name).unwrap_or(&Value::Null);
-                self.contradict(format!("{FIELD}: {name}: expected a positive number, found {value}"));
+                self.contradict(format!(
+                    "{FIELD}: {name}: expected a positive number, found {value}"
+                ));
                 1.0
             })
         };
@@ -130,7 +137,8 @@ impl Fields {
             Some("default" | "dynamic") => RotaryScaling::None,
             Some("linear") => RotaryScaling::Linear { factor: factor() },
             Some("llama3") => {
-                let [low, high] = ["low_freq_factor", "high_freq_factor"].map(|name| number(name, None));
+                let [low, high] =
+                    ["low_freq_factor", "high_freq_factor"].map(|name| number(name, None));
                 if low >= high {
                     self.contradict(format!("{FIELD}: expected low_freq_factor below high_freq_factor, found {low} and {high}"));
                 }
@@ -138,18 +146,24 @@ impl Fields {
                 RotaryScaling::Llama3 { factor: factor(), low, high, positions }
             }
             Some("yarn") => {
-                let grown = |scale: f64| if factor() <= 1.0 { 1.0 } else { 0.1 * scale * factor().ln() + 1.0 };
-                let implied =
-                    match ["mscale", "mscale_all_dim"].map(|name| found.get(name).and_then(Value::as_f64).filter(|scale| *scale != 0.0)) {
-                        [Some(scale), Some(all)] => grown(scale) / grown(all),
-                        _ => grown(1.0),
-                    };
+                let grown = |scale: f64| {
+                    if factor() <= 1.0 { 1.0 } else { 0.1 * scale * factor().ln() + 1.0 }
+                };
+                let implied = match ["mscale", "mscale_all_dim"].map(|name| {
+                    found.get(name).and_then(Value::as_f64).filter(|scale| *scale != 0.0)
+                }) {
+                    [Some(scale), Some(all)] => grown(scale) / grown(all),
+                    _ => grown(1.0),
+                };
                 RotaryScaling::Yarn {
                     factor: factor(),
                     magnitude: number("attention_factor", Some(implied)),
                     fast: number("beta_fast", Some(32.0)),
                     slow: number("beta_slow", Some(1.0)),
-                    positions: number("original_max_position_embeddings", Some(max_positions as f64)),
+                    positions: number(
+                        "original_max_position_embeddings",
+                        Some(max_positions as f64),
+                    ),
                     rounded: found.get("truncate").is_none_or(|truncate| *truncate != false),
                 }
             }
@@ -179,7 +193,12 @@ impl Fields {
 
     /// A positive number.
     pub(super) fn positive(&self, field: &str, default: f32) -> f32 {
-        let convert = |value: &Value| value.as_f64().map(|number| number as f32).filter(|number| number.is_finite() && *number > 0.0);
+        let convert = |value: &Value| {
+            value
+                .as_f64()
+                .map(|number| number as f32)
+                .filter(|number| number.is_finite() && *number > 0.0)
+        };
         self.read(field, "a positive number", convert).unwrap_or(default)
     }
 
@@ -190,18 +209,22 @@ impl Fields {
 
     /// The transformers class that wrote the file, the first of `architectures`.
     pub(super) fn architecture(&self) -> Option<&str> {
-        self.read("architectures", "a list of texts", |value| value.as_array().map(|classes| classes.first().and_then(Value::as_str)))?
+        self.read("architectures", "a list of texts", |value| {
+            value.as_array().map(|classes| classes.first().and_then(Value::as_str))
+        })?
     }
 
     /// Whether the class is the encoder of a model that has a decoder: `M2M100Encoder`,
     /// `T5EncoderModel`.
     pub(super) fn is_encoder_alone(&self) -> bool {
-        self.architecture().is_some_and(|class| class.trim_end_matches("Model").ends_with("Encoder"))
+        self.architecture()
+            .is_some_and(|class| class.trim_end_matches("Model").ends_with("Encoder"))
     }
 
     /// The number of a classifier's classes; the default is 2.
     pub(super) fn labels(&self) -> usize {
-        let named = || self.read("id2label", "an object", Value::as_object).map(serde_json::Map::len);
+        let named =
+            || self.read("id2label", "an object", Value::as_object).map(serde_json::Map::len);
         self.optional_size("num_labels").or_else(named).unwrap_or(2)
     }
 
@@ -209,7 +232,10 @@ impl Fields {
     pub(super) fn activation(&self, field: &str, name: &str) -> Activation {
         Activation::named(name).unwrap_or_else(|| {
             let names: Vec<_> = Activation::names().collect();
-            self.refuse(format!("{field} {name:?} is not supported; expected one of {}", names.join(", ")));
+            self.refuse(format!(
+                "{field} {name:?} is not supported; expected one of {}",
+                names.join(", ")
+            ));
             Activation::Identity
         })
     }
@@ -229,7 +255,10 @@ impl Fields {
         words.iter().find(|(word, _)| *word == found).map_or_else(
             || {
                 let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
-                self.refuse(format!("{field} {found:?} is not supported; expected one of {}", known.join(", ")));
+                self.refuse(format!(
+                    "{field} {found:?} is not supported; expected one of {}",
+                    known.join(", ")
+                ));
                 words[0].1
             },
             |(_, meaning)| *meaning,
@@ -237,7 +266,11 @@ impl Fields {
     }
 
     /// The width of a head if the model's width is divided among the heads.
-    pub(super) fn width_of_heads(&self, d_model: usize, StackNames { heads, d_k, .. }: &StackNames) -> usize {
+    pub(super) fn width_of_heads(
+        &self,
+        d_model: usize,
+        StackNames { heads, d_k, .. }: &StackNames,
+    ) -> usize {
         let n_heads = self.size(heads);
         if n_heads == 0 || !d_model.is_multiple_of(n_heads) {
             self.contradict(format!("{d_k} {d_model} is not divisible by {heads} {n_heads}"));
@@ -248,7 +281,11 @@ impl Fields {
     /// Rejects fields that were not read, except those in `ignored`.
     pub(super) fn refuse_unread(&self, ignored: &[&str]) {
         let read = self.read.borrow();
-        for (field, value) in self.object.iter().filter(|(field, _)| !read.contains(*field) && !ignored.contains(&field.as_str())) {
+        for (field, value) in self
+            .object
+            .iter()
+            .filter(|(field, _)| !read.contains(*field) && !ignored.contains(&field.as_str()))
+        {
             self.refuse(format!("{field} {value} is not used by this model; remove it"));
         }
     }
@@ -262,16 +299,26 @@ impl Fields {
 
     /// The tokens that start decoding, end a sentence and pad a batch.
     pub(super) fn tokens(&self, implied: Tokens) -> [usize; 3] {
-        let token = |field: &str, implied: Option<usize>| match self.optional_size(field).or(implied) {
-            Some(token) => token,
-            None => self.size(field),
-        };
+        let token =
+            |field: &str, implied: Option<usize>| match self.optional_size(field).or(implied) {
+                Some(token) => token,
+                None => self.size(field),
+            };
         // Without a start token, transformers starts with `bos_token_id`.
         let start = implied.start.or_else(|| self.optional_size("bos_token_id")).or(implied.bos);
-        [token("decoder_start_token_id", start), token("eos_token_id", implied.eos), token("pad_token_id", implied.pad)]
+        [
+            token("decoder_start_token_id", start),
+            token("eos_token_id", implied.eos),
+            token("pad_token_id", implied.pad),
+        ]
     }
 
-    fn read<'a, T>(&'a self, field: &str, expected: &str, convert: impl Fn(&'a Value) -> Option<T>) -> Option<T> {
+    fn read<'a, T>(
+        &'a self,
+        field: &str,
+        expected: &str,
+        convert: impl Fn(&'a Value) -> Option<T>,
+    ) -> Option<T> {
         let value = self.present(field)?;
         let converted = convert(value);
         if converted.is_none() {

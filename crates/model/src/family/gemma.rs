@@ -1,4 +1,5 @@
-//! `config.json` and tensor names of T5Gemma (Zhang et al. 2025): an encoder and a decoder as those of Gemma 2.
+//! `config.json` and tensor names of T5Gemma (Zhang et al. 2025): an encoder and a decoder as those
+//! of Gemma 2.
 
 use super::fields::Fields;
 use super::pair;
@@ -11,7 +12,10 @@ pub(super) fn half(object: &Map<String, Value>, name: &str) -> Result<Map<String
     let mut half = pair::half(object, name)?;
     half.insert("model_type".into(), "gemma2".into());
     // transformers' class gives its vocabulary to both halves.
-    half.insert("vocab_size".into(), object.get("vocab_size").cloned().unwrap_or_else(|| 256_000.into()));
+    half.insert(
+        "vocab_size".into(),
+        object.get("vocab_size").cloned().unwrap_or_else(|| 256_000.into()),
+    );
     // Decoding starts with `bos_token_id`, unless the whole names another token.
     if let Some(token) = half.remove("decoder_start_token_id") {
         half.insert("bos_token_id".into(), token);
@@ -19,8 +23,14 @@ pub(super) fn half(object: &Map<String, Value>, name: &str) -> Result<Map<String
     Ok(half)
 }
 
-/// The model of two halves, each of which was read as a decoder; the first of them if the class has no decoder.
-pub(super) fn join(fields: Fields, class: &str, encoder: Config, decoder: Config) -> Result<Config, String> {
+/// The model of two halves, each of which was read as a decoder; the first of them if the class has
+/// no decoder.
+pub(super) fn join(
+    fields: Fields,
+    class: &str,
+    encoder: Config,
+    decoder: Config,
+) -> Result<Config, String> {
     fields.refuse_other("tie_encoder_decoder", false);
     let output = match (fields.flag("tie_word_embeddings", true), decoder.output) {
         (true, _) => OutputProjection::Tied,
@@ -44,7 +54,10 @@ pub(super) fn join(fields: Fields, class: &str, encoder: Config, decoder: Config
     let is_alone = fields.is_encoder_alone();
     fields.refuse_other("is_encoder_decoder", !is_alone);
     let kinds = ["ForConditionalGeneration", "Model", "EncoderModel"];
-    if let Some(found) = fields.architecture().filter(|found| found.strip_prefix(class).is_none_or(|kind| !kinds.contains(&kind))) {
+    if let Some(found) = fields
+        .architecture()
+        .filter(|found| found.strip_prefix(class).is_none_or(|kind| !kinds.contains(&kind)))
+    {
         fields.refuse(format!(
             "architectures {found:?} is not supported; expected {}",
             kinds.map(|kind| format!("{class}{kind}")).join(", ")
@@ -84,7 +97,8 @@ const PARTS: [(&str, &str); 13] = [
 
 /// Possible names of the tensor at `path`, the usual one first.
 pub(super) fn names(path: &str) -> Vec<String> {
-    let name = PARTS.iter().fold(path.to_owned(), |name, (ours, theirs)| name.replace(ours, theirs));
+    let name =
+        PARTS.iter().fold(path.to_owned(), |name, (ours, theirs)| name.replace(ours, theirs));
     // The class of both stacks without a head, and that of the encoder, have no prefix.
     if path.starts_with("lm_head") { vec![name] } else { vec![format!("model.{name}"), name] }
 }

@@ -4,11 +4,15 @@ use super::fields::Fields;
 use super::{Family, Gpt};
 use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
-    AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts, Positions,
-    RotaryScaling, Stack, TokenTypes,
+    AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement,
+    OutputProjection, Parts, Positions, RotaryScaling, Stack, TokenTypes,
 };
 
-const fn sizes(d_model: &'static str, positions: &'static str, [n_layers, heads, d_ff]: [&'static str; 3]) -> SizeNames {
+const fn sizes(
+    d_model: &'static str,
+    positions: &'static str,
+    [n_layers, heads, d_ff]: [&'static str; 3],
+) -> SizeNames {
     let stack = StackNames { n_layers, heads, d_k: d_model, d_ff };
     SizeNames { source_vocab: "vocab_size", d_model, positions, encoder: stack, decoder: stack }
 }
@@ -17,10 +21,16 @@ impl Gpt {
     fn sizes(self) -> SizeNames {
         match self {
             Gpt::Gpt2 => sizes("n_embd", "n_positions", ["n_layer", "n_head", "n_inner"]),
-            Gpt::Gemma | Gpt::Gemma2 | Gpt::Llama | Gpt::Mistral | Gpt::Qwen2 => {
-                sizes("hidden_size", "max_position_embeddings", ["num_hidden_layers", "num_attention_heads", "intermediate_size"])
-            }
-            Gpt::Opt => sizes("hidden_size", "max_position_embeddings", ["num_hidden_layers", "num_attention_heads", "ffn_dim"]),
+            Gpt::Gemma | Gpt::Gemma2 | Gpt::Llama | Gpt::Mistral | Gpt::Qwen2 => sizes(
+                "hidden_size",
+                "max_position_embeddings",
+                ["num_hidden_layers", "num_attention_heads", "intermediate_size"],
+            ),
+            Gpt::Opt => sizes(
+                "hidden_size",
+                "max_position_embeddings",
+                ["num_hidden_layers", "num_attention_heads", "ffn_dim"],
+            ),
         }
     }
 }
@@ -35,11 +45,13 @@ pub(super) fn config(family: Gpt, class: &str, fields: &Fields) -> Config {
     let decoder = Stack {
         n_layers: fields.size(names.decoder.n_layers),
         heads,
-        key_heads: fields.optional_size("num_key_value_heads").filter(|_| is_llama).unwrap_or(match family {
-            Gpt::Gemma => 16,
-            Gpt::Gemma2 => 4,
-            _ => heads,
-        }),
+        key_heads: fields.optional_size("num_key_value_heads").filter(|_| is_llama).unwrap_or(
+            match family {
+                Gpt::Gemma => 16,
+                Gpt::Gemma2 => 4,
+                _ => heads,
+            },
+        ),
         d_k: match fields.optional_size("head_dim").filter(|_| is_llama) {
             Some(width) => width,
             None if is_gemma => 256,
@@ -67,7 +79,8 @@ pub(super) fn config(family: Gpt, class: &str, fields: &Fields) -> Config {
         Gpt::Opt => (Some(2), Some(2), Some(1)),
         Gpt::Qwen2 => (None, None, None),
     };
-    let eos_token = fields.first_token("eos_token_id").or(eos).unwrap_or_else(|| fields.size("eos_token_id"));
+    let eos_token =
+        fields.first_token("eos_token_id").or(eos).unwrap_or_else(|| fields.size("eos_token_id"));
     let config = Config {
         front: Front::Tokens,
         encoder_model: None,
@@ -97,7 +110,11 @@ pub(super) fn config(family: Gpt, class: &str, fields: &Fields) -> Config {
         embeddings: Embeddings::Separate,
         token_types: TokenTypes::None,
         scale_embedding: is_gemma,
-        output: if fields.flag("tie_word_embeddings", !is_llama || is_gemma) { OutputProjection::Tied } else { OutputProjection::Own },
+        output: if fields.flag("tie_word_embeddings", !is_llama || is_gemma) {
+            OutputProjection::Tied
+        } else {
+            OutputProjection::Own
+        },
         scale_output: false,
         output_bias: false,
         start_token: fields.optional_size("bos_token_id").or(bos).unwrap_or(eos_token),
@@ -121,8 +138,14 @@ struct Choices {
     windows: Vec<Option<usize>>,
 }
 
-fn choices(family: Gpt, n_layers: usize, [d_model, max_positions]: [usize; 2], fields: &Fields) -> Choices {
-    let (placement, score, positions) = (NormPlacement::Pre, AttentionScore::ScaledDot, Positions::Rotary);
+fn choices(
+    family: Gpt,
+    n_layers: usize,
+    [d_model, max_positions]: [usize; 2],
+    fields: &Fields,
+) -> Choices {
+    let (placement, score, positions) =
+        (NormPlacement::Pre, AttentionScore::ScaledDot, Positions::Rotary);
     let mut choices = Choices {
         placement,
         score,
@@ -142,9 +165,16 @@ fn choices(family: Gpt, n_layers: usize, [d_model, max_positions]: [usize; 2], f
             if family == Gpt::Gemma2 {
                 choices.placement = NormPlacement::Around;
                 choices.score_width = Some(fields.positive("query_pre_attn_scalar", 256.0));
-                let cap = |field, default| fields.unless_null(field, || fields.positive(field, default));
-                choices.caps = Caps { scores: cap("attn_logit_softcapping", 50.0), logits: cap("final_logit_softcapping", 30.0) };
-                choices.windows = typed_windows(sliding_window(fields), n_layers, fields, |layer_index| layer_index % 2 == 0);
+                let cap =
+                    |field, default| fields.unless_null(field, || fields.positive(field, default));
+                choices.caps = Caps {
+                    scores: cap("attn_logit_softcapping", 50.0),
+                    logits: cap("final_logit_softcapping", 30.0),
+                };
+                choices.windows =
+                    typed_windows(sliding_window(fields), n_layers, fields, |layer_index| {
+                        layer_index % 2 == 0
+                    });
             }
         }
         Gpt::Gpt2 => {
@@ -156,24 +186,29 @@ fn choices(family: Gpt, n_layers: usize, [d_model, max_positions]: [usize; 2], f
             fields.refuse_other("add_cross_attention", false);
         }
         Gpt::Opt => {
-            (choices.positions, choices.biases) = (Positions::Learned { offset: 2 }, fields.flag("enable_bias", true).into());
+            (choices.positions, choices.biases) =
+                (Positions::Learned { offset: 2 }, fields.flag("enable_bias", true).into());
             if !fields.flag("do_layer_norm_before", true) {
                 choices.placement = NormPlacement::Post;
             }
             fields.refuse_other("_remove_final_layer_norm", false);
             fields.refuse_other("layer_norm_elementwise_affine", true);
-            choices.table_width = fields.optional_size("word_embed_proj_dim").filter(|width| *width != d_model);
+            choices.table_width =
+                fields.optional_size("word_embed_proj_dim").filter(|width| *width != d_model);
         }
         Gpt::Llama => {
-            choices.biases = match [fields.flag("attention_bias", false), fields.flag("mlp_bias", false)] {
-                [false, false] => Biases::None,
-                [true, true] => Biases::All,
-                [true, false] => Biases::OnlyAttention,
-                [false, true] => {
-                    fields.refuse("mlp_bias true is not supported without attention_bias; expected false");
-                    Biases::None
-                }
-            };
+            choices.biases =
+                match [fields.flag("attention_bias", false), fields.flag("mlp_bias", false)] {
+                    [false, false] => Biases::None,
+                    [true, true] => Biases::All,
+                    [true, false] => Biases::OnlyAttention,
+                    [false, true] => {
+                        fields.refuse(
+                            "mlp_bias true is not supported without attention_bias; expected false",
+                        );
+                        Biases::None
+                    }
+                };
         }
         Gpt::Mistral => {
             choices.windows = windows(sliding_window(fields), n_layers, |_| true);
@@ -182,12 +217,17 @@ fn choices(family: Gpt, n_layers: usize, [d_model, max_positions]: [usize; 2], f
             choices.biases = Biases::OnlyInputs;
             if fields.flag("use_sliding_window", false) {
                 let first = fields.optional_size("max_window_layers").unwrap_or(28);
-                choices.windows = typed_windows(sliding_window(fields), n_layers, fields, |layer_index| layer_index >= first);
+                choices.windows =
+                    typed_windows(sliding_window(fields), n_layers, fields, |layer_index| {
+                        layer_index >= first
+                    });
             }
         }
     }
     choices.rotary_scaling = fields.rotary_scaling(max_positions);
-    if matches!(choices.rotary_scaling, RotaryScaling::Yarn { .. }) && fields.positive("rope_theta", ROTARY_BASE) <= 1.0 {
+    if matches!(choices.rotary_scaling, RotaryScaling::Yarn { .. })
+        && fields.positive("rope_theta", ROTARY_BASE) <= 1.0
+    {
         fields.contradict("rope_theta: expected more than 1 for rope_scaling yarn");
     }
     if choices.windows.contains(&Some(0)) {
@@ -201,20 +241,40 @@ fn sliding_window(fields: &Fields) -> Option<usize> {
 }
 
 /// The windows of the layers that `is_windowed` names; none if no layer has one.
-fn windows(window: Option<usize>, n_layers: usize, is_windowed: impl Fn(usize) -> bool) -> Vec<Option<usize>> {
+fn windows(
+    window: Option<usize>,
+    n_layers: usize,
+    is_windowed: impl Fn(usize) -> bool,
+) -> Vec<Option<usize>> {
     // A number of layers that is refused elsewhere takes no memory.
-    let windows: Vec<_> = (0..n_layers.min(crate::config::MOST_LAYERS)).map(|index| window.filter(|_| is_windowed(index))).collect();
+    let windows: Vec<_> = (0..n_layers.min(crate::config::MOST_LAYERS))
+        .map(|index| window.filter(|_| is_windowed(index)))
+        .collect();
     if windows.iter().any(Option::is_some) { windows } else { Vec::new() }
 }
 
 /// As [`windows`], unless `layer_types` names the layers.
-fn typed_windows(window: Option<usize>, n_layers: usize, fields: &Fields, is_windowed: impl Fn(usize) -> bool) -> Vec<Option<usize>> {
-    let Some(types) = fields.texts("layer_types") else { return windows(window, n_layers, is_windowed) };
+fn typed_windows(
+    window: Option<usize>,
+    n_layers: usize,
+    fields: &Fields,
+    is_windowed: impl Fn(usize) -> bool,
+) -> Vec<Option<usize>> {
+    let Some(types) = fields.texts("layer_types") else {
+        return windows(window, n_layers, is_windowed);
+    };
     if types.len() != n_layers {
-        fields.contradict(format!("layer_types: expected num_hidden_layers {n_layers}, found {}", types.len()));
+        fields.contradict(format!(
+            "layer_types: expected num_hidden_layers {n_layers}, found {}",
+            types.len()
+        ));
     }
-    if let Some(other) = types.iter().find(|kind| !["sliding_attention", "full_attention"].contains(*kind)) {
-        fields.refuse(format!("layer_types {other:?} is not supported; expected sliding_attention or full_attention"));
+    if let Some(other) =
+        types.iter().find(|kind| !["sliding_attention", "full_attention"].contains(*kind))
+    {
+        fields.refuse(format!(
+            "layer_types {other:?} is not supported; expected sliding_attention or full_attention"
+        ));
     }
     windows(window, n_layers, |layer_index| types.get(layer_index) == Some(&"sliding_attention"))
 }
@@ -222,12 +282,19 @@ fn typed_windows(window: Option<usize>, n_layers: usize, fields: &Fields, is_win
 /// Rejects classes that do not continue a text.
 fn check_class(class: &str, fields: &Fields) {
     let kinds = ["LMHeadModel", "ForCausalLM", "Model"];
-    if let Some(found) = fields.architecture().filter(|found| found.strip_prefix(class).is_none_or(|kind| !kinds.contains(&kind))) {
-        fields.refuse(format!("architectures {found:?} is not supported; expected {class}{} or {class}{}", kinds[0], kinds[1]));
+    if let Some(found) = fields
+        .architecture()
+        .filter(|found| found.strip_prefix(class).is_none_or(|kind| !kinds.contains(&kind)))
+    {
+        fields.refuse(format!(
+            "architectures {found:?} is not supported; expected {class}{} or {class}{}",
+            kinds[0], kinds[1]
+        ));
     }
 }
 
-/// The tensor names of a decoder, of GPT-2, of OPT, and of Llama and its descendants; of Gemma 2 those of [`GEMMA2`] differ.
+/// The tensor names of a decoder, of GPT-2, of OPT, and of Llama and its descendants; of Gemma 2
+/// those of [`GEMMA2`] differ.
 const PARTS: [(&str, [&str; 3]); 15] = [
     ("decoder.embed_tokens", ["wte", "embed_tokens", "embed_tokens"]),
     ("decoder.embed_positions", ["wpe", "embed_positions", "embed_positions"]),
@@ -258,24 +325,32 @@ pub(super) fn names(family: Gpt, path: &str) -> Vec<String> {
     let (column, prefixes, layers) = match family {
         Gpt::Gpt2 => (0, ["transformer.", ""], "h"),
         Gpt::Opt => (1, ["model.decoder.", "decoder."], "layers"),
-        Gpt::Gemma | Gpt::Gemma2 | Gpt::Llama | Gpt::Mistral | Gpt::Qwen2 => (2, ["model.", ""], "layers"),
+        Gpt::Gemma | Gpt::Gemma2 | Gpt::Llama | Gpt::Mistral | Gpt::Qwen2 => {
+            (2, ["model.", ""], "layers")
+        }
     };
     let layer = part.strip_prefix("decoder.layers.").and_then(|rest| rest.split_once('.'));
     let bare = layer.map_or(part, |(_, part)| part);
-    let of_gemma2 = GEMMA2.iter().find(|(ours, _)| family == Gpt::Gemma2 && *ours == bare).map(|(_, theirs)| *theirs);
+    let of_gemma2 = GEMMA2
+        .iter()
+        .find(|(ours, _)| family == Gpt::Gemma2 && *ours == bare)
+        .map(|(_, theirs)| *theirs);
     let usual = || PARTS.iter().find(|(ours, _)| *ours == bare).map(|(_, theirs)| theirs[column]);
     let Some(name) = of_gemma2.or_else(usual) else { return Vec::new() };
     match layer {
         _ if part == "lm_head" => vec![format!("{name}.{kind}")],
-        Some((index, _)) => prefixes.map(|prefix| format!("{prefix}{layers}.{index}.{name}.{kind}")).into(),
+        Some((index, _)) => {
+            prefixes.map(|prefix| format!("{prefix}{layers}.{index}.{name}.{kind}")).into()
+        }
         None => prefixes.map(|prefix| format!("{prefix}{name}.{kind}")).into(),
     }
 }
 
-/// Which part of the columns of a tensor is the parameter at `path`, and of how many: GPT-2 stores the weights of linear layers
-/// transposed, and those of queries, keys and values as one.
+/// Which part of the columns of a tensor is the parameter at `path`, and of how many: GPT-2 stores
+/// the weights of linear layers transposed, and those of queries, keys and values as one.
 pub(super) fn columns(family: Family, path: &str) -> Option<(usize, usize)> {
-    let layer = path.strip_prefix("decoder.layers.").filter(|_| family == Family::Gpt(Gpt::Gpt2))?;
+    let layer =
+        path.strip_prefix("decoder.layers.").filter(|_| family == Family::Gpt(Gpt::Gpt2))?;
     let part = |name: &str| layer.contains(name);
     match ["q_proj", "k_proj", "v_proj"].into_iter().position(part) {
         Some(index) => Some((index, 3)),
@@ -283,8 +358,13 @@ pub(super) fn columns(family: Family, path: &str) -> Option<(usize, usize)> {
     }
 }
 
-/// Whether checkpoints keep a tensor that the model does not use: GPT-2's causal masks, the frequencies of rotary angles.
+/// Whether checkpoints keep a tensor that the model does not use: GPT-2's causal masks, the
+/// frequencies of rotary angles.
 pub(super) fn is_left_over(family: Gpt, name: &str) -> bool {
-    let ends: &[&str] = if family == Gpt::Gpt2 { &[".attn.bias", ".attn.masked_bias"] } else { &["rotary_emb.inv_freq"] };
+    let ends: &[&str] = if family == Gpt::Gpt2 {
+        &[".attn.bias", ".attn.masked_bias"]
+    } else {
+        &["rotary_emb.inv_freq"]
+    };
     ends.iter().any(|end| name.ends_with(end))
 }

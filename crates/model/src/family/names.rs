@@ -21,7 +21,8 @@ pub(crate) enum Rows {
     All,
     /// Possibly more than the parameter has; the first are used.
     First,
-    /// None: the parameter's rows are the `index`-th of `of` equal parts of the columns. A vector is divided in the same way.
+    /// None: the parameter's rows are the `index`-th of `of` equal parts of the columns. A vector
+    /// is divided in the same way.
     Columns { index: usize, of: usize },
 }
 
@@ -57,7 +58,8 @@ impl Naming<'_> {
     /// Tensors that replace a missing one. If a checkpoint has four equal tables that are not tied,
     /// transformers saves one (and then reads the others as random numbers).
     pub(crate) fn stand_ins(&self, path: &str) -> Vec<String> {
-        let is_table = matches!(path, "encoder.embed_tokens.weight" | "decoder.embed_tokens.weight");
+        let is_table =
+            matches!(path, "encoder.embed_tokens.weight" | "decoder.embed_tokens.weight");
         if is_table && self.has_idle_shared() { self.names_of("shared.weight") } else { Vec::new() }
     }
 
@@ -71,9 +73,14 @@ impl Naming<'_> {
         if let Some((index, of)) = gpt::columns(self.family, path) {
             return Rows::Columns { index, of };
         }
-        let own = self.config.embeddings == Embeddings::Separate && self.config.output == OutputProjection::Own;
+        let own = self.config.embeddings == Embeddings::Separate
+            && self.config.output == OutputProjection::Own;
         let is_marian = self.family == Family::Bart(Bart::Marian);
-        if is_marian && own && path == "decoder.embed_tokens.weight" { Rows::First } else { Rows::All }
+        if is_marian && own && path == "decoder.embed_tokens.weight" {
+            Rows::First
+        } else {
+            Rows::All
+        }
     }
 
     /// Whether the checkpoint has a shared table that is not used.
@@ -82,13 +89,18 @@ impl Naming<'_> {
             && match self.family {
                 Family::Bart(bart) => bart != Bart::Marian,
                 Family::Bert(_) | Family::T5(_) | Family::Vit(_) => true,
-                Family::Cognate | Family::Gpt(_) | Family::Pair(..) | Family::T5Gemma | Family::Whisper => false,
+                Family::Cognate
+                | Family::Gpt(_)
+                | Family::Pair(..)
+                | Family::T5Gemma
+                | Family::Whisper => false,
             }
     }
 
     /// Whether checkpoints are known to contain this tensor without using it.
     pub(crate) fn is_left_over(&self, name: &str) -> bool {
-        if self.has_idle_shared() && self.names_of("shared.weight").iter().any(|idle| idle == name) {
+        if self.has_idle_shared() && self.names_of("shared.weight").iter().any(|idle| idle == name)
+        {
             return true;
         }
         match self.family {
@@ -97,19 +109,26 @@ impl Naming<'_> {
                 let path = name.strip_prefix("model.").unwrap_or(name);
                 ["encoder", "decoder"].iter().any(|stack| {
                     let rest = path.strip_prefix(stack).and_then(|rest| rest.strip_prefix('.'));
-                    matches!(rest, Some("embed_positions.weights" | "embed_positions._float_tensor" | "version"))
+                    matches!(
+                        rest,
+                        Some(
+                            "embed_positions.weights" | "embed_positions._float_tensor" | "version"
+                        )
+                    )
                 })
             }
             Family::Bert(_) => bert::is_left_over(self.head(), name),
             Family::Cognate | Family::Whisper => false,
             Family::Gpt(gpt) => gpt::is_left_over(gpt, name),
             Family::T5Gemma => gpt::is_left_over(Gpt::Gemma2, name),
-            Family::Pair(..) => {
-                self.half(name).is_some_and(|(half, prefix)| name.strip_prefix(prefix).is_some_and(|rest| half.is_left_over(rest)))
-            }
+            Family::Pair(..) => self.half(name).is_some_and(|(half, prefix)| {
+                name.strip_prefix(prefix).is_some_and(|rest| half.is_left_over(rest))
+            }),
             Family::Vit(_) => vit::is_left_over(self.head(), name),
             // Cross-attention has no relative positions.
-            Family::T5(_) => name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
+            Family::T5(_) => {
+                name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+            }
         }
     }
 
@@ -131,7 +150,9 @@ impl Naming<'_> {
     }
 
     fn names_of(&self, path: &str) -> Vec<String> {
-        if let Some((half, prefix)) = self.half(path).filter(|_| !path.starts_with("enc_to_dec_proj.")) {
+        if let Some((half, prefix)) =
+            self.half(path).filter(|_| !path.starts_with("enc_to_dec_proj."))
+        {
             return half.names_of(path).into_iter().map(|name| format!("{prefix}{name}")).collect();
         }
         match self.family {
@@ -140,12 +161,20 @@ impl Naming<'_> {
             Family::Gpt(gpt) => gpt::names(gpt, path),
             // transformers' encoder-only class does not store it.
             Family::Bart(_) | Family::Whisper if self.config.parts != Parts::Both => {
-                let bare = if path == "shared.weight" { "embed_tokens.weight" } else { path.strip_prefix("encoder.").unwrap_or(path) };
+                let bare = if path == "shared.weight" {
+                    "embed_tokens.weight"
+                } else {
+                    path.strip_prefix("encoder.").unwrap_or(path)
+                };
                 vec![bare.into(), path.into(), format!("model.{path}")]
             }
             Family::Whisper if path == "lm_head.weight" => vec!["proj_out.weight".into()],
-            Family::Bart(Bart::Trocr) if path == "lm_head.weight" => vec!["output_projection.weight".into()],
-            Family::Bart(_) if matches!(path, "final_logits_bias" | "lm_head.weight") => vec![path.into()],
+            Family::Bart(Bart::Trocr) if path == "lm_head.weight" => {
+                vec!["output_projection.weight".into()]
+            }
+            Family::Bart(_) if matches!(path, "final_logits_bias" | "lm_head.weight") => {
+                vec![path.into()]
+            }
             // Checkpoints without the output projection, as of `BartModel`, lack the prefix.
             Family::Bart(_) | Family::Whisper => vec![format!("model.{path}"), path.into()],
             Family::T5(_) => vec![t5_name(path, self.config.gated)],
@@ -159,11 +188,16 @@ impl Naming<'_> {
 /// `encoder.block.0.layer.0.SelfAttention.q.weight`.
 fn t5_name(path: &str, gated: bool) -> String {
     let mut parts = path.splitn(5, '.');
-    let (stack, layer_index, part, rest) = match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next()) {
-        (Some(stack), Some("layers"), Some(layer_index), Some(part), Some(rest)) => (stack, layer_index, part, rest),
-        (Some(stack), Some("layer_norm"), Some("weight"), None, None) => return format!("{stack}.final_layer_norm.weight"),
-        _ => return path.into(),
-    };
+    let (stack, layer_index, part, rest) =
+        match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next()) {
+            (Some(stack), Some("layers"), Some(layer_index), Some(part), Some(rest)) => {
+                (stack, layer_index, part, rest)
+            }
+            (Some(stack), Some("layer_norm"), Some("weight"), None, None) => {
+                return format!("{stack}.final_layer_norm.weight");
+            }
+            _ => return path.into(),
+        };
     let last = if stack == "encoder" { 1 } else { 2 };
     let (sublayer, name) = match (part, rest) {
         ("self_attn", rest) => (0, format!("SelfAttention.{}", t5_projection(rest))),
@@ -171,7 +205,9 @@ fn t5_name(path: &str, gated: bool) -> String {
         ("self_attn_layer_norm", rest) => (0, format!("layer_norm.{rest}")),
         ("encoder_attn_layer_norm", rest) => (1, format!("layer_norm.{rest}")),
         ("final_layer_norm", rest) => (last, format!("layer_norm.{rest}")),
-        ("fc1", rest) => (last, format!("DenseReluDense.{}.{rest}", if gated { "wi_0" } else { "wi" })),
+        ("fc1", rest) => {
+            (last, format!("DenseReluDense.{}.{rest}", if gated { "wi_0" } else { "wi" }))
+        }
         ("fc_gate", rest) => (last, format!("DenseReluDense.wi_1.{rest}")),
         (_, rest) => (last, format!("DenseReluDense.wo.{rest}")),
     };

@@ -4,11 +4,13 @@ use super::T5;
 use super::fields::{Fields, Tokens};
 use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
-    Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts,
-    Positions, RelativeLayers, RotaryScaling, Stack, TokenTypes,
+    Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Norm,
+    NormPlacement, OutputProjection, Parts, Positions, RelativeLayers, RotaryScaling, Stack,
+    TokenTypes,
 };
 
-const ENCODER: StackNames = StackNames { n_layers: "num_layers", heads: "num_heads", d_k: "d_kv", d_ff: "d_ff" };
+const ENCODER: StackNames =
+    StackNames { n_layers: "num_layers", heads: "num_heads", d_k: "d_kv", d_ff: "d_ff" };
 const NAMES: SizeNames = SizeNames {
     source_vocab: "vocab_size",
     d_model: "d_model",
@@ -20,7 +22,8 @@ const NAMES: SizeNames = SizeNames {
 pub(super) fn config(family: T5, fields: &Fields) -> Config {
     let vocab = fields.size("vocab_size");
     let heads = fields.size("num_heads");
-    let (n_layers, d_k, d_ff) = (fields.size("num_layers"), fields.size("d_kv"), fields.size("d_ff"));
+    let (n_layers, d_k, d_ff) =
+        (fields.size("num_layers"), fields.size("d_kv"), fields.size("d_ff"));
     let encoder = Stack { n_layers, heads, key_heads: heads, d_k, d_ff };
     let n_layers = fields.optional_size("num_decoder_layers").unwrap_or(encoder.n_layers);
     let tied = fields.flag("tie_word_embeddings", family != T5::Mt5);

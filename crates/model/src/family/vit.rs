@@ -5,14 +5,23 @@ use super::bart::stack;
 use super::fields::Fields;
 use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
-    AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Head, Norm, NormPlacement, OutputProjection, Parts, Patches,
-    Positions, RotaryScaling, Stack, TokenTypes,
+    AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Head, Norm,
+    NormPlacement, OutputProjection, Parts, Patches, Positions, RotaryScaling, Stack, TokenTypes,
 };
 
-const ENCODER: StackNames =
-    StackNames { n_layers: "num_hidden_layers", heads: "num_attention_heads", d_k: "hidden_size", d_ff: "intermediate_size" };
-const NAMES: SizeNames =
-    SizeNames { source_vocab: "vocab_size", d_model: "hidden_size", positions: "image_size", encoder: ENCODER, decoder: ENCODER };
+const ENCODER: StackNames = StackNames {
+    n_layers: "num_hidden_layers",
+    heads: "num_attention_heads",
+    d_k: "hidden_size",
+    d_ff: "intermediate_size",
+};
+const NAMES: SizeNames = SizeNames {
+    source_vocab: "vocab_size",
+    d_model: "hidden_size",
+    positions: "image_size",
+    encoder: ENCODER,
+    decoder: ENCODER,
+};
 
 /// The largest sides of images and patches, in pixels.
 const LARGEST_SIDE: usize = 4096;
@@ -22,8 +31,12 @@ const MOST_PATCHES: usize = 1 << 16;
 
 pub(super) fn config(family: Vit, class: &str, fields: &Fields) -> Config {
     let d_model = fields.size("hidden_size");
-    if let Some(width) = fields.optional_size("pooler_output_size").filter(|width| *width != d_model) {
-        fields.refuse(format!("pooler_output_size {width} is not supported; expected hidden_size {d_model}"));
+    if let Some(width) =
+        fields.optional_size("pooler_output_size").filter(|width| *width != d_model)
+    {
+        fields.refuse(format!(
+            "pooler_output_size {width} is not supported; expected hidden_size {d_model}"
+        ));
     }
     fields.choice("pooler_act", &[("tanh", ())]);
     let encoder = stack(fields, d_model, &ENCODER);
@@ -69,19 +82,30 @@ pub(super) fn config(family: Vit, class: &str, fields: &Fields) -> Config {
 }
 
 fn patches(family: Vit, fields: &Fields) -> Patches {
-    let [image, patch] = [("image_size", 224), ("patch_size", 16)].map(|(field, default)| fields.sides(field, default));
+    let [image, patch] = [("image_size", 224), ("patch_size", 16)]
+        .map(|(field, default)| fields.sides(field, default));
     let channels = fields.optional_size("num_channels").unwrap_or(3);
-    for (field, sizes, largest) in [("patch_size", &patch[..], LARGEST_SIDE), ("num_channels", &[channels], MOST_CHANNELS)] {
+    for (field, sizes, largest) in
+        [("patch_size", &patch[..], LARGEST_SIDE), ("num_channels", &[channels], MOST_CHANNELS)]
+    {
         if let Some(size) = sizes.iter().find(|size| !(1..=largest).contains(*size)) {
             fields.contradict(format!("{field}: expected 1 to {largest}, found {size}"));
         }
     }
     if image.iter().zip(patch).any(|(side, patch)| !(patch..=LARGEST_SIDE).contains(side)) {
-        fields.contradict(format!("image_size: expected patch_size {patch:?} to {LARGEST_SIDE}, found {image:?}"));
+        fields.contradict(format!(
+            "image_size: expected patch_size {patch:?} to {LARGEST_SIDE}, found {image:?}"
+        ));
     }
-    let n_patches: usize = image.iter().zip(patch).map(|(side, patch)| side.checked_div(patch).unwrap_or(0).min(LARGEST_SIDE)).product();
+    let n_patches: usize = image
+        .iter()
+        .zip(patch)
+        .map(|(side, patch)| side.checked_div(patch).unwrap_or(0).min(LARGEST_SIDE))
+        .product();
     if n_patches > MOST_PATCHES {
-        fields.contradict(format!("image_size and patch_size: expected at most {MOST_PATCHES} patches, found {n_patches}"));
+        fields.contradict(format!(
+            "image_size and patch_size: expected at most {MOST_PATCHES} patches, found {n_patches}"
+        ));
     }
     let bounded = |size: usize| size.clamp(1, LARGEST_SIDE);
     Patches {
@@ -99,7 +123,9 @@ fn head(class: &str, fields: &Fields) -> Head {
     match found.strip_prefix(class) {
         Some("Model") => Head::Pooler,
         Some("ForImageClassification") => Head::Image { labels, distilled: false },
-        Some("ForImageClassificationWithTeacher") if class == "DeiT" => Head::Image { labels, distilled: true },
+        Some("ForImageClassificationWithTeacher") if class == "DeiT" => {
+            Head::Image { labels, distilled: true }
+        }
         _ => {
             fields.refuse(format!("architectures {found:?} is not supported; expected {class}Model or {class}ForImageClassification"));
             Head::None
@@ -134,7 +160,11 @@ pub(super) fn names(family: Vit, head: Head, path: &str) -> Vec<String> {
         _ => {}
     }
     let layer = part.strip_prefix("encoder.layers.").and_then(|rest| rest.split_once('.'));
-    let Some((_, theirs)) = PARTS.iter().find(|(ours, _)| *ours == layer.map_or(part, |(_, part)| part)) else { return Vec::new() };
+    let Some((_, theirs)) =
+        PARTS.iter().find(|(ours, _)| *ours == layer.map_or(part, |(_, part)| part))
+    else {
+        return Vec::new();
+    };
     let bare = match layer {
         Some((index, _)) => format!("encoder.layer.{index}.{theirs}.{kind}"),
         None if PARTS[..3].iter().any(|(ours, _)| *ours == part) => (*theirs).to_owned(),
@@ -143,7 +173,11 @@ pub(super) fn names(family: Vit, head: Head, path: &str) -> Vec<String> {
     let prefixed = format!("{}.{bare}", if family == Vit::Deit { "deit" } else { "vit" });
     // The last is that of the encoder of a model with a decoder.
     let of_half = format!("encoder.{bare}");
-    if matches!(head, Head::Image { .. }) { vec![prefixed, bare] } else { vec![bare, prefixed, of_half] }
+    if matches!(head, Head::Image { .. }) {
+        vec![prefixed, bare]
+    } else {
+        vec![bare, prefixed, of_half]
+    }
 }
 
 /// Whether checkpoints are known to contain this tensor without using it.

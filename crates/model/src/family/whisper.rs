@@ -4,8 +4,8 @@ use super::bart::{NAMES, stack};
 use super::fields::{Fields, Tokens};
 use crate::config::{ROTARY_BASE, SizeNames};
 use crate::{
-    AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement, OutputProjection, Parts, Positions,
-    RotaryScaling, TokenTypes,
+    AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement,
+    OutputProjection, Parts, Positions, RotaryScaling, TokenTypes,
 };
 
 /// The largest number of mel filters; published models have 80 or 128.
@@ -14,24 +14,37 @@ const MOST_MELS: usize = 512;
 pub(super) fn config(fields: &Fields) -> Config {
     let names = SizeNames { positions: "max_target_positions", ..NAMES };
     let (d_model, vocab) = (fields.size("d_model"), fields.size("vocab_size"));
-    if let Some(class) = fields
-        .architecture()
-        .filter(|class| !["ForConditionalGeneration", "Model", "Encoder"].iter().any(|kind| class.strip_prefix("Whisper") == Some(kind)))
-    {
-        fields.refuse(format!("architectures {class:?} is not supported; expected WhisperForConditionalGeneration"));
+    if let Some(class) = fields.architecture().filter(|class| {
+        !["ForConditionalGeneration", "Model", "Encoder"]
+            .iter()
+            .any(|kind| class.strip_prefix("Whisper") == Some(kind))
+    }) {
+        fields.refuse(format!(
+            "architectures {class:?} is not supported; expected WhisperForConditionalGeneration"
+        ));
     }
-    let [start_token, eos_token, pad_token] =
-        fields.tokens(Tokens { start: Some(50_257), bos: None, eos: Some(50_256), pad: Some(50_256) });
+    let [start_token, eos_token, pad_token] = fields.tokens(Tokens {
+        start: Some(50_257),
+        bos: None,
+        eos: Some(50_256),
+        pad: Some(50_256),
+    });
     let (n_mels, positions) = (fields.size("num_mel_bins"), fields.size("max_source_positions"));
-    for (field, size, largest) in [("num_mel_bins", n_mels, MOST_MELS), ("max_source_positions", positions, crate::config::MOST_POSITIONS)]
-    {
+    for (field, size, largest) in [
+        ("num_mel_bins", n_mels, MOST_MELS),
+        ("max_source_positions", positions, crate::config::MOST_POSITIONS),
+    ] {
         if !(1..=largest).contains(&size) {
             fields.contradict(format!("{field}: expected 1 to {largest}, found {size}"));
         }
     }
-    let activation = fields.activation("activation_function", fields.text("activation_function").unwrap_or("gelu"));
+    let activation = fields
+        .activation("activation_function", fields.text("activation_function").unwrap_or("gelu"));
     let config = Config {
-        front: Front::Frames { n_mels: n_mels.min(MOST_MELS), positions: positions.min(crate::config::MOST_POSITIONS) },
+        front: Front::Frames {
+            n_mels: n_mels.min(MOST_MELS),
+            positions: positions.min(crate::config::MOST_POSITIONS),
+        },
         encoder_model: None,
         vocab,
         source_vocab: vocab,
@@ -60,7 +73,11 @@ pub(super) fn config(fields: &Fields) -> Config {
         token_types: TokenTypes::None,
         // transformers reads `scale_embedding` and does not use it.
         scale_embedding: false,
-        output: if fields.flag("tie_word_embeddings", true) { OutputProjection::Tied } else { OutputProjection::Own },
+        output: if fields.flag("tie_word_embeddings", true) {
+            OutputProjection::Tied
+        } else {
+            OutputProjection::Own
+        },
         scale_output: false,
         output_bias: false,
         start_token,

@@ -6,7 +6,10 @@ use std::fs;
 
 #[test]
 fn fuzz_config() {
-    let seeds: Vec<_> = golden_models().iter().map(|name| fs::read(golden(name).join("config.json")).unwrap()).collect();
+    let seeds: Vec<_> = golden_models()
+        .iter()
+        .map(|name| fs::read(golden(name).join("config.json")).unwrap())
+        .collect();
     never_panics("config", &seeds, 2000, |bytes| {
         // Files that are not UTF-8 fail when they are read.
         if let Ok(text) = std::str::from_utf8(bytes) {
@@ -26,7 +29,12 @@ fn fuzz_safetensors() {
         fs::write(folder.path().join("model.safetensors"), [bytes, data].concat()).unwrap();
         if let Ok((model, _)) = Model::open_ignoring_unused(folder.path()) {
             model.step(Attentions::Omit).unwrap();
-            assert!(model.weights().iter().all(|(_, recipe)| recipe.values::<f32>().len() == recipe.elements()));
+            assert!(
+                model
+                    .weights()
+                    .iter()
+                    .all(|(_, recipe)| recipe.values::<f32>().len() == recipe.elements())
+            );
         }
     });
 }
@@ -35,7 +43,8 @@ fn fuzz_safetensors() {
 fn fuzz_index() {
     let folder = tempfile::tempdir().unwrap();
     fs::copy(golden("marian").join("config.json"), folder.path().join("config.json")).unwrap();
-    fs::copy(golden("marian").join("model.safetensors"), folder.path().join("one.safetensors")).unwrap();
+    fs::copy(golden("marian").join("model.safetensors"), folder.path().join("one.safetensors"))
+        .unwrap();
     let index = br#"{"metadata": {"total_size": 1}, "weight_map": {"final_logits_bias": "one.safetensors", "model.shared.weight": "two.safetensors"}}"#;
     never_panics("index", &[index.to_vec()], 300, |bytes| {
         fs::write(folder.path().join("model.safetensors.index.json"), bytes).unwrap();

@@ -4,7 +4,10 @@ use cognate_model::interface::*;
 
 #[test]
 fn layers_fold() {
-    assert_eq!(without_layer("decoder.layers.11.self_attn.q_proj.bias"), "decoder.layers.{l}.self_attn.q_proj.bias");
+    assert_eq!(
+        without_layer("decoder.layers.11.self_attn.q_proj.bias"),
+        "decoder.layers.{l}.self_attn.q_proj.bias"
+    );
     assert_eq!(without_layer("shared.weight"), "shared.weight");
 }
 

@@ -13,8 +13,14 @@ fn sinusoids_follow_the_formula() {
         let angle = position as f64 * (-(10000f64.ln()) * 2.0 * pair as f64 / 128.0).exp();
         let row = &table[position * 128..][..128];
         assert!((f64::from(row[2 * pair]) - angle.sin()).abs() < 1e-6, "sine {position} {pair}");
-        assert!((f64::from(row[2 * pair + 1]) - angle.cos()).abs() < 1e-6, "cosine {position} {pair}");
-        assert_eq!(sinusoid(Sinusoids::Halves, position, 64 + pair, 128), sinusoid(Sinusoids::Interleaved, position, 2 * pair + 1, 128));
+        assert!(
+            (f64::from(row[2 * pair + 1]) - angle.cos()).abs() < 1e-6,
+            "cosine {position} {pair}"
+        );
+        assert_eq!(
+            sinusoid(Sinusoids::Halves, position, 64 + pair, 128),
+            sinusoid(Sinusoids::Interleaved, position, 2 * pair + 1, 128)
+        );
     }
 }
 

@@ -22,7 +22,8 @@ fn refused(change: impl Fn(&Path)) -> String {
 fn config(field: &str, value: &str) -> String {
     refused(|folder| {
         let path = folder.join("config.json");
-        let mut json: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        let mut json: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
         json[field] = serde_json::from_str(value).unwrap();
         fs::write(&path, json.to_string()).unwrap();
     })
@@ -44,7 +45,9 @@ fn configurations() {
     assert_snapshot!(config("decoder_vocab_size", "99"), @"config.json: decoder_vocab_size: expected vocab_size 120 with shared embeddings, found 99");
     assert_snapshot!(config("is_encoder_decoder", "false"), @"config.json: is_encoder_decoder false is not supported; expected true");
     assert_snapshot!(config("tie_word_embeddings", "1"), @"config.json: tie_word_embeddings: expected true or false, found 1");
-    let folder = |text: &'static str| refused(move |folder| fs::write(folder.join("config.json"), text).unwrap());
+    let folder = |text: &'static str| {
+        refused(move |folder| fs::write(folder.join("config.json"), text).unwrap())
+    };
     assert_snapshot!(folder("{"), @"config.json: not JSON: EOF while parsing an object at line 1 column 1");
     assert_snapshot!(folder("{}"), @"config.json: model_type is missing; expected one of bart, bert, blenderbot, blenderbot-small, camembert, cognate, deit, distilbert, gemma, gemma2, gpt2, llama, m2m_100, marian, mbart, mistral, mpnet, mt5, opt, pegasus, plbart, qwen2, roberta, t5, t5gemma, trocr, umt5, vit, whisper, xlm-roberta, vision-encoder-decoder");
     assert_snapshot!(folder("[]"), @"config.json: expected a JSON object");
@@ -82,19 +85,29 @@ fn all_tensors_that_do_not_fit_are_named_together() {
         let path = folder.join("model.safetensors");
         let bytes = fs::read(&path).unwrap();
         let mut tensors = SafeTensors::deserialize(&bytes).unwrap().tensors();
-        tensors.retain(|(name, _)| name != "model.decoder.layers.0.fc1.bias" && name != "model.encoder.layers.1.fc2.weight");
+        tensors.retain(|(name, _)| {
+            name != "model.decoder.layers.0.fc1.bias" && name != "model.encoder.layers.1.fc2.weight"
+        });
         let short = vec![0; 4 * 16];
-        tensors.push(("model.surplus".into(), TensorView::new(Dtype::F32, vec![16], &short).unwrap()));
+        tensors
+            .push(("model.surplus".into(), TensorView::new(Dtype::F32, vec![16], &short).unwrap()));
         for (name, tensor) in &mut tensors {
             match name.as_str() {
-                "model.encoder.layers.0.fc1.bias" => *tensor = TensorView::new(Dtype::F32, vec![16], &short).unwrap(),
-                "model.encoder.layers.0.fc2.bias" => *tensor = TensorView::new(Dtype::I32, vec![16], &short).unwrap(),
+                "model.encoder.layers.0.fc1.bias" => {
+                    *tensor = TensorView::new(Dtype::F32, vec![16], &short).unwrap()
+                }
+                "model.encoder.layers.0.fc2.bias" => {
+                    *tensor = TensorView::new(Dtype::I32, vec![16], &short).unwrap()
+                }
                 _ => {}
             }
         }
         // A tied tensor saved twice with different values.
         let other = vec![1; 4 * 120 * 32];
-        tensors.push(("lm_head.weight".into(), TensorView::new(Dtype::F32, vec![120, 32], &other).unwrap()));
+        tensors.push((
+            "lm_head.weight".into(),
+            TensorView::new(Dtype::F32, vec![120, 32], &other).unwrap(),
+        ));
         let changed = safetensors::serialize(tensors, None).unwrap();
         fs::write(&path, changed).unwrap();
     });
@@ -115,7 +128,9 @@ fn own(change: &str) -> String {
     let mut fields: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(&fs::read_to_string(folder.join("config.json")).unwrap()).unwrap();
     fields.extend(serde_json::from_str::<serde_json::Map<_, _>>(change).unwrap());
-    cognate_model::Config::from_json(&serde_json::to_string(&fields).unwrap()).unwrap_err().to_string()
+    cognate_model::Config::from_json(&serde_json::to_string(&fields).unwrap())
+        .unwrap_err()
+        .to_string()
 }
 
 #[test]
@@ -139,7 +154,10 @@ fn t5gemma(half: &str, change: &str) -> String {
     let text = fs::read_to_string(golden("strange/t5gemma").join("config.json")).unwrap();
     let mut config: serde_json::Value = serde_json::from_str(&text).unwrap();
     let fields = if half.is_empty() { &mut config } else { &mut config[half] };
-    fields.as_object_mut().unwrap().extend(serde_json::from_str::<serde_json::Map<_, _>>(change).unwrap());
+    fields
+        .as_object_mut()
+        .unwrap()
+        .extend(serde_json::from_str::<serde_json::Map<_, _>>(change).unwrap());
     cognate_model::Config::from_json(&config.to_string()).unwrap_err().to_string()
 }
 
@@ -152,7 +170,11 @@ fn halves_of_t5gemma() {
             r#"{"rope_scaling": {"rope_type": "longrope"}}"#,
             "rope_scaling {\"rope_type\":\"longrope\"} is not supported; expected null, or a rope_type of default, linear, dynamic, llama3, yarn",
         ),
-        ("decoder", r#"{"rope_scaling": {"rope_type": "yarn", "factor": 0}}"#, "rope_scaling: factor: expected a positive number, found 0"),
+        (
+            "decoder",
+            r#"{"rope_scaling": {"rope_type": "yarn", "factor": 0}}"#,
+            "rope_scaling: factor: expected a positive number, found 0",
+        ),
         (
             "decoder",
             r#"{"rope_scaling": {"type": "llama3", "factor": 2, "low_freq_factor": 4, "high_freq_factor": 1, "original_max_position_embeddings": 9}}"#,
@@ -163,19 +185,39 @@ fn halves_of_t5gemma() {
             r#"{"rope_scaling": {"rope_type": "yarn", "factor": 2}, "rope_theta": 1}"#,
             "rope_theta: expected more than 1 for rope_scaling yarn",
         ),
-        ("decoder", r#"{"attn_logit_softcapping": 0}"#, "attn_logit_softcapping: expected a positive number, found 0"),
-        ("decoder", r#"{"layer_types": ["full_attention"]}"#, "layer_types: expected num_hidden_layers 2, found 1"),
+        (
+            "decoder",
+            r#"{"attn_logit_softcapping": 0}"#,
+            "attn_logit_softcapping: expected a positive number, found 0",
+        ),
+        (
+            "decoder",
+            r#"{"layer_types": ["full_attention"]}"#,
+            "layer_types: expected num_hidden_layers 2, found 1",
+        ),
         (
             "encoder",
             r#"{"layer_types": ["full_attention", "chunked_attention", "full_attention"]}"#,
             "layer_types \"chunked_attention\" is not supported; expected sliding_attention or full_attention",
         ),
-        ("decoder", r#"{"head_dim": 5}"#, "num_attention_heads 4: expected an even head width for rotary positions, found 5"),
+        (
+            "decoder",
+            r#"{"head_dim": 5}"#,
+            "num_attention_heads 4: expected an even head width for rotary positions, found 5",
+        ),
         ("encoder", r#"{"sliding_window": 0}"#, "sliding_window: expected at least 1, found 0"),
-        ("decoder", r#"{"num_key_value_heads": 3}"#, "num_attention_heads 4 is not divisible by num_key_value_heads 3"),
+        (
+            "decoder",
+            r#"{"num_key_value_heads": 3}"#,
+            "num_attention_heads 4 is not divisible by num_key_value_heads 3",
+        ),
         ("", r#"{"decoder": null}"#, "decoder is missing; expected an object"),
         ("", r#"{"eos_token_id": 40}"#, "eos_token_id 40 is outside the vocabulary of 40"),
-        ("", r#"{"tie_encoder_decoder": true}"#, "tie_encoder_decoder true is not supported; expected false"),
+        (
+            "",
+            r#"{"tie_encoder_decoder": true}"#,
+            "tie_encoder_decoder true is not supported; expected false",
+        ),
         (
             "",
             r#"{"tie_word_embeddings": false}"#,
@@ -200,10 +242,15 @@ fn halves_of_t5gemma() {
 
 /// The message for an encoder alone after `change` of its fields.
 fn encoder(case: &str, change: &str) -> String {
-    let text = fs::read_to_string(cognate_testing::testdata("encoders").join(case).join("config.json")).unwrap();
-    let mut fields: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap();
+    let text =
+        fs::read_to_string(cognate_testing::testdata("encoders").join(case).join("config.json"))
+            .unwrap();
+    let mut fields: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(&text).unwrap();
     fields.extend(serde_json::from_str::<serde_json::Map<_, _>>(change).unwrap());
-    cognate_model::Config::from_json(&serde_json::to_string(&fields).unwrap()).unwrap_err().to_string()
+    cognate_model::Config::from_json(&serde_json::to_string(&fields).unwrap())
+        .unwrap_err()
+        .to_string()
 }
 
 #[test]
@@ -219,6 +266,9 @@ fn encoders_alone() {
     assert_snapshot!(encoder("mpnet", r#"{"relative_attention_num_buckets": 8}"#), @"config.json: relative_attention_num_buckets 8 is not supported; expected 32");
     assert_snapshot!(encoder("roberta", r#"{"max_position_embeddings": 2}"#), @"config.json: max_position_embeddings: expected 1 to 131072, found 0");
     assert_snapshot!(encoder("bert-tokens", r#"{"num_labels": 0}"#), @"config.json: num_labels: expected 1 to 16777216, found 0");
-    let decoder = Model::open(&cognate_testing::testdata("encoders/t5")).unwrap().teacher_forced().unwrap_err();
+    let decoder = Model::open(&cognate_testing::testdata("encoders/t5"))
+        .unwrap()
+        .teacher_forced()
+        .unwrap_err();
     assert_snapshot!(decoder, @"config.json: expected a model with a decoder, found an encoder-only model");
 }

@@ -20,20 +20,28 @@ fn parts() -> (TempDir, Vec<Tensor>) {
     fs::copy(golden("marian").join("config.json"), folder.path().join("config.json")).unwrap();
     let file = fs::read(golden("marian").join("model.safetensors")).unwrap();
     let tensors = SafeTensors::deserialize(&file).unwrap().tensors().into_iter();
-    let mut tensors: Vec<_> =
-        tensors.map(|(name, tensor)| (name, tensor.dtype(), tensor.shape().to_vec(), tensor.data().to_vec())).collect();
+    let mut tensors: Vec<_> = tensors
+        .map(|(name, tensor)| {
+            (name, tensor.dtype(), tensor.shape().to_vec(), tensor.data().to_vec())
+        })
+        .collect();
     tensors.sort();
     (folder, tensors)
 }
 
 fn write(path: &Path, tensors: &[Tensor]) {
-    let views = tensors.iter().map(|(name, dtype, shape, bytes)| (name, TensorView::new(*dtype, shape.clone(), bytes).unwrap()));
+    let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
+        (name, TensorView::new(*dtype, shape.clone(), bytes).unwrap())
+    });
     fs::write(path, safetensors::serialize(views, None).unwrap()).unwrap();
 }
 
 /// Writes the index of files with the tensors that each contains.
 fn write_index(folder: &Path, files: &[(&str, &[Tensor])]) {
-    let map: BTreeMap<_, _> = files.iter().flat_map(|(file, tensors)| tensors.iter().map(|tensor| (tensor.0.clone(), *file))).collect();
+    let map: BTreeMap<_, _> = files
+        .iter()
+        .flat_map(|(file, tensors)| tensors.iter().map(|tensor| (tensor.0.clone(), *file)))
+        .collect();
     let index = serde_json::json!({ "metadata": { "total_size": 0 }, "weight_map": map });
     fs::write(folder.join("model.safetensors.index.json"), index.to_string()).unwrap();
 }
@@ -56,8 +64,10 @@ fn half_precision_is_read() {
     let (folder, tensors) = parts();
     // The upper half of an f32 is the bf16 number below it.
     let upper = |bytes: &[u8]| bytes.chunks(4).flat_map(|quad| [quad[2], quad[3]]).collect();
-    let half: Vec<Tensor> =
-        tensors.iter().map(|(name, _, shape, bytes)| (name.clone(), Dtype::BF16, shape.clone(), upper(bytes))).collect();
+    let half: Vec<Tensor> = tensors
+        .iter()
+        .map(|(name, _, shape, bytes)| (name.clone(), Dtype::BF16, shape.clone(), upper(bytes)))
+        .collect();
     write(&folder.path().join("model.safetensors"), &half);
     for (path, found) in values(&Model::open(folder.path()).unwrap()) {
         // Sinusoids are computed, not read.
@@ -69,7 +79,8 @@ fn half_precision_is_read() {
     }
 
     let mut mixed = tensors;
-    let bias = mixed.iter_mut().find(|(name, ..)| name == "model.encoder.layers.0.fc1.bias").unwrap();
+    let bias =
+        mixed.iter_mut().find(|(name, ..)| name == "model.encoder.layers.0.fc1.bias").unwrap();
     (bias.1, bias.3) = (Dtype::F16, [0x01, 0x3c].repeat(64));
     write(&folder.path().join("model.safetensors"), &mixed);
     let found = values(&Model::open(folder.path()).unwrap());
@@ -94,10 +105,12 @@ fn stored_sinusoids_are_used_and_tied_tensors_compared() {
         tensors.retain(|tensor| tensor.0 != name);
         tensors.push((name.into(), dtype, shape.to_vec(), bytes.to_vec()));
         write(&folder.path().join("model.safetensors"), &tensors);
-        Model::open(folder.path()).map_err(|error| error.to_string().lines().last().unwrap().trim().to_owned())
+        Model::open(folder.path())
+            .map_err(|error| error.to_string().lines().last().unwrap().trim().to_owned())
     };
     let read = values(&outcome(positions, Dtype::BF16, &shape, &bf16_bytes).unwrap());
-    let rounded: Vec<f32> = table.iter().map(|value| f32::from_bits(u32::from(bf16(value)) << 16)).collect();
+    let rounded: Vec<f32> =
+        table.iter().map(|value| f32::from_bits(u32::from(bf16(value)) << 16)).collect();
     assert_eq!(read["encoder.embed_positions.weight"], rounded);
     assert_eq!(read["decoder.embed_positions.weight"], table);
     assert!(outcome("lm_head.weight", Dtype::F32, &shared.2, &shared.3).is_ok());
@@ -115,10 +128,18 @@ fn several_files_are_one_checkpoint() {
     more.push((first[0].0.clone(), first[0].1, first[0].2.clone(), vec![0; first[0].3.len()]));
     write(&folder.path().join(names[1]), &more);
     write_index(folder.path(), &[(names[1], second), (names[0], first)]);
-    assert_eq!(weights_file(folder.path()).unwrap(), Some(folder.path().join("model.safetensors.index.json")));
+    assert_eq!(
+        weights_file(folder.path()).unwrap(),
+        Some(folder.path().join("model.safetensors.index.json"))
+    );
     let model = Model::open(folder.path()).unwrap();
     assert_eq!(values(&model), values(&Model::open(&golden("marian")).unwrap()));
-    let mut files: Vec<_> = model.weights().iter().filter_map(|(_, recipe)| recipe.place()).map(|place| place.file.to_owned()).collect();
+    let mut files: Vec<_> = model
+        .weights()
+        .iter()
+        .filter_map(|(_, recipe)| recipe.place())
+        .map(|place| place.file.to_owned())
+        .collect();
     files.sort();
     files.dedup();
     assert_eq!(files, names.map(|name| folder.path().join(name)));
@@ -172,7 +193,10 @@ fn unused_tensors_can_be_left_alone() {
     tensors.retain(|(name, ..)| name != "model.shared.weight");
     write(&folder.path().join("model.safetensors"), &tensors);
     let error = Model::open_ignoring_unused(folder.path()).unwrap_err().to_string();
-    assert!(error.ends_with("config.json\n  model.shared.weight: missing, expected [120, 32]"), "{error}");
+    assert!(
+        error.ends_with("config.json\n  model.shared.weight: missing, expected [120, 32]"),
+        "{error}"
+    );
 }
 
 /// The configuration of every variant reads back equal, and weights have the names of their paths.
@@ -182,10 +206,16 @@ fn choices_are_written_and_read() {
         let model = Model::open(&testdata("research").join(case)).unwrap();
         let fresh = Model::initial(model.config().clone(), Initialisation::Glorot, 1).unwrap();
         assert_eq!(fresh.config(), model.config(), "{case}");
-        let json = |model: &Model| serde_json::from_str::<serde_json::Value>(model.config_json()).unwrap();
+        let json =
+            |model: &Model| serde_json::from_str::<serde_json::Value>(model.config_json()).unwrap();
         assert_eq!(json(&fresh), json(&model), "{case}");
-        let paths =
-            |model: &Model| model.weights().iter().map(|(path, recipe)| (path.to_owned(), recipe.shape().to_vec())).collect::<Vec<_>>();
+        let paths = |model: &Model| {
+            model
+                .weights()
+                .iter()
+                .map(|(path, recipe)| (path.to_owned(), recipe.shape().to_vec()))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(paths(&fresh), paths(&model), "{case}");
     }
 }

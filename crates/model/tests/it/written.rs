@@ -2,7 +2,8 @@
 //! read back equal.
 
 use cognate_model::{
-    AttentionScore, Biases, Config, Embeddings, Model, Norm, NormPlacement, OutputProjection, Positions, Preset, RelativeLayers, Sinusoids,
+    AttentionScore, Biases, Config, Embeddings, Model, Norm, NormPlacement, OutputProjection,
+    Positions, Preset, RelativeLayers, Sinusoids,
 };
 
 /// A change of the tiny preset and the family that can represent it; `None` if none can.
@@ -11,7 +12,11 @@ type Case = (&'static str, fn(&mut Config), Option<&'static str>);
 const CASES: [Case; 13] = [
     ("the paper's", |_| {}, Some("cognate")),
     ("marian's", marian, Some("marian")),
-    ("two tables", |config| (config.source_vocab, config.embeddings) = (90, Embeddings::Separate), Some("cognate")),
+    (
+        "two tables",
+        |config| (config.source_vocab, config.embeddings) = (90, Embeddings::Separate),
+        Some("cognate"),
+    ),
     (
         "marian's, an own output",
         |config| {
@@ -31,16 +36,24 @@ const CASES: [Case; 13] = [
     (
         "blenderbot's",
         |config| {
-            (config.placement, config.positions, config.output_bias) = (NormPlacement::Pre, Positions::Learned { offset: 0 }, true);
+            (config.placement, config.positions, config.output_bias) =
+                (NormPlacement::Pre, Positions::Learned { offset: 0 }, true);
         },
         Some("blenderbot"),
     ),
     (
         "relative positions",
-        |config| config.positions = Positions::Relative { buckets: 8, max_distance: 20, of: RelativeLayers::First },
+        |config| {
+            config.positions =
+                Positions::Relative { buckets: 8, max_distance: 20, of: RelativeLayers::First }
+        },
         Some("cognate"),
     ),
-    ("no biases, a gate", |config| (config.biases, config.gated) = (Biases::None, true), Some("cognate")),
+    (
+        "no biases, a gate",
+        |config| (config.biases, config.gated) = (Biases::None, true),
+        Some("cognate"),
+    ),
     ("plain products", |config| config.score = AttentionScore::Dot, Some("cognate")),
     (
         "sums under a tanh, turned",
@@ -48,8 +61,16 @@ const CASES: [Case; 13] = [
         Some("cognate"),
     ),
     ("slopes", |config| config.positions = Positions::Alibi, Some("cognate")),
-    ("root mean squares", |config| (config.norm, config.placement) = (Norm::Rms, NormPlacement::Pre), Some("cognate")),
-    ("a bias of the logits with a gate", |config| (config.output_bias, config.gated) = (true, true), None),
+    (
+        "root mean squares",
+        |config| (config.norm, config.placement) = (Norm::Rms, NormPlacement::Pre),
+        Some("cognate"),
+    ),
+    (
+        "a bias of the logits with a gate",
+        |config| (config.output_bias, config.gated) = (true, true),
+        None,
+    ),
 ];
 
 fn marian(config: &mut Config) {
@@ -80,7 +101,9 @@ fn configurations_are_read_as_they_were_written() {
 fn tensors_have_the_familys_names_and_shapes() {
     let model = Model::open(&cognate_testing::golden("marian")).unwrap();
     let tensors: Vec<_> = model.tensors().collect();
-    let shape = |name: &str| tensors.iter().find(|tensor| tensor.name == name).map(|tensor| tensor.shape.clone());
+    let shape = |name: &str| {
+        tensors.iter().find(|tensor| tensor.name == name).map(|tensor| tensor.shape.clone())
+    };
     let (vocab, d_model) = (model.config().vocab, model.config().d_model);
     assert_eq!(shape("model.shared.weight"), Some(vec![vocab, d_model]));
     assert_eq!(shape("final_logits_bias"), Some(vec![1, vocab]));

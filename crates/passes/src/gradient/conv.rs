@@ -2,18 +2,34 @@
 
 use cognate_graph::{Conv, Dim, Tensor, concat};
 
-/// With `z` the gradient `dy` with `stride - 1` zeros between its elements: `dW = x * z` over the batch, and `dx = z * W'` with the
-/// kernel reversed. `None` where the padding reaches beyond the kernel.
-pub(super) fn conv<'b>(conv: &Conv, inputs: &[Tensor<'b>], dy: Tensor<'b>) -> Option<Vec<Tensor<'b>>> {
+/// With `z` the gradient `dy` with `stride - 1` zeros between its elements: `dW = x * z` over the
+/// batch, and `dx = z * W'` with the kernel reversed. `None` where the padding reaches beyond the
+/// kernel.
+pub(super) fn conv<'b>(
+    conv: &Conv,
+    inputs: &[Tensor<'b>],
+    dy: Tensor<'b>,
+) -> Option<Vec<Tensor<'b>>> {
     let (x, weight, axes) = (inputs[0], inputs[1], 2..conv.strides.len() + 2);
-    let kernel = axes.clone().map(|axis| usize::try_from(weight.dim(axis).as_constant()?).ok()).collect::<Option<Vec<_>>>()?;
-    let pads = kernel.iter().zip(&conv.pads).map(|(kernel, pad)| (kernel - 1).checked_sub(*pad)).collect::<Option<Vec<_>>>()?;
-    let spread = axes.clone().zip(&conv.strides).fold(dy, |dy, (axis, &stride)| spread(dy, axis, stride));
+    let kernel = axes
+        .clone()
+        .map(|axis| usize::try_from(weight.dim(axis).as_constant()?).ok())
+        .collect::<Option<Vec<_>>>()?;
+    let pads = kernel
+        .iter()
+        .zip(&conv.pads)
+        .map(|(kernel, pad)| (kernel - 1).checked_sub(*pad))
+        .collect::<Option<Vec<_>>>()?;
+    let spread =
+        axes.clone().zip(&conv.strides).fold(dy, |dy, (axis, &stride)| spread(dy, axis, stride));
     let step = |pads| Conv { strides: vec![1; kernel.len()], pads };
     let to_weight = swapped(swapped(x).conv(swapped(spread), None, step(conv.pads.clone())));
     // Elements of `x` that the strides left out meet no kernel.
     let to_weight = axes.clone().fold(to_weight, |all, axis| all.slice(axis, 0, weight.dim(axis)));
-    let reversed = axes.clone().zip(&kernel).fold(weight, |weight, (axis, &size)| reversed(weight, axis, size));
+    let reversed = axes
+        .clone()
+        .zip(&kernel)
+        .fold(weight, |weight, (axis, &size)| reversed(weight, axis, size));
     let to_x = spread.conv(swapped(reversed), None, step(pads));
     let to_x = axes.clone().fold(to_x, |part, axis| extended(part, axis, &x.dim(axis)));
     let others: Vec<_> = [0].into_iter().chain(axes).collect();

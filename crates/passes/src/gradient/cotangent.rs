@@ -10,7 +10,8 @@ pub(super) struct Cotangent<'b> {
     rows: Vec<Rows<'b>>,
 }
 
-/// Something added to rows of the value under the shape `table`, of as many elements: zeros are never made for the others.
+/// Something added to rows of the value under the shape `table`, of as many elements: zeros are
+/// never made for the others.
 #[derive(Clone, Debug)]
 pub(super) struct Rows<'b> {
     table: Shape,
@@ -62,13 +63,17 @@ impl<'b> Cotangent<'b> {
         if self.rows.is_empty() {
             return dense;
         }
-        let add = |sum: Tensor<'b>, rows: &Rows<'b>| sum.reshape(rows.table.clone()).scatter_add(rows.ids, rows.updates);
+        let add = |sum: Tensor<'b>, rows: &Rows<'b>| {
+            sum.reshape(rows.table.clone()).scatter_add(rows.ids, rows.updates)
+        };
         self.rows.iter().fold(full(dense, &shape), add).reshape(shape)
     }
 
     /// For the operand of a Reshape: the same elements under `shape`, added to rows as before.
     pub(super) fn reshaped(self, value: Tensor<'b>, shape: &Shape) -> Vec<Part<'b>> {
-        let dense = self.dense.map(|dense| Part::Dense(full(dense, &value.ty().shape).reshape(shape.clone())));
+        let dense = self
+            .dense
+            .map(|dense| Part::Dense(full(dense, &value.ty().shape).reshape(shape.clone())));
         dense.into_iter().chain(self.rows.into_iter().map(Part::Rows)).collect()
     }
 }
@@ -78,12 +83,13 @@ pub(super) fn full<'b>(x: Tensor<'b>, shape: &Shape) -> Tensor<'b> {
     if x.ty().shape == *shape { x } else { x.expand(shape.clone()) }
 }
 
-/// The gradient of an operand of shape `to` from `x`, the gradient of the value of shape `from` to which it was broadcast: the sum
-/// over all its copies.
+/// The gradient of an operand of shape `to` from `x`, the gradient of the value of shape `from` to
+/// which it was broadcast: the sum over all its copies.
 pub(super) fn summed<'b>(x: Tensor<'b>, from: &Shape, to: &Shape) -> Tensor<'b> {
     let extra = from.rank() - to.rank();
     let one = Dim::from(1);
-    let is_repeated = |axis: usize| axis < extra || (to.dims()[axis - extra] == one && from.dims()[axis] != one);
+    let is_repeated =
+        |axis: usize| axis < extra || (to.dims()[axis - extra] == one && from.dims()[axis] != one);
     let axes: Vec<_> = (0..from.rank()).filter(|&axis| is_repeated(axis)).collect();
     if axes.is_empty() {
         return x;

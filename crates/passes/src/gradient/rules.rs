@@ -6,12 +6,24 @@ use super::conv::conv;
 use super::cotangent::{Cotangent, Part, Rows, full, summed};
 use cognate_graph::{Binary, DType, Dim, Op, Scalar, Shape, Statistic, Tensor, Unary, concat};
 
-/// The parts of the operands, by their position; `None` if the operation has no gradient. `y` is the operation's output.
-pub(super) fn parts<'b>(op: &Op, inputs: &[Tensor<'b>], y: Tensor<'b>, cotangent: Cotangent<'b>) -> Option<Vec<(usize, Part<'b>)>> {
+/// The parts of the operands, by their position; `None` if the operation has no gradient. `y` is
+/// the operation's output.
+pub(super) fn parts<'b>(
+    op: &Op,
+    inputs: &[Tensor<'b>],
+    y: Tensor<'b>,
+    cotangent: Cotangent<'b>,
+) -> Option<Vec<(usize, Part<'b>)>> {
     let shape = y.ty().shape;
     if let Op::Reshape(_) = op {
         // A sparse gradient stays sparse.
-        return Some(cotangent.reshaped(y, &inputs[0].ty().shape).into_iter().map(|part| (0, part)).collect());
+        return Some(
+            cotangent
+                .reshaped(y, &inputs[0].ty().shape)
+                .into_iter()
+                .map(|part| (0, part))
+                .collect(),
+        );
     }
     let dy = cotangent.tensor(y);
     let whole = || full(dy, &shape);
@@ -36,16 +48,27 @@ pub(super) fn parts<'b>(op: &Op, inputs: &[Tensor<'b>], y: Tensor<'b>, cotangent
                 Binary::Rem | Binary::And | Binary::Or => return Some(vec![]),
                 Binary::Min | Binary::Max | Binary::Pow => return None,
             };
-            vec![summed(to_left, &shape, &left.ty().shape), summed(to_right, &shape, &right.ty().shape)]
+            vec![
+                summed(to_left, &shape, &left.ty().shape),
+                summed(to_right, &shape, &right.ty().shape),
+            ]
         }
         Op::Select => {
             let zero = dy.number(0.0);
             let parts = [inputs[0].select(dy, zero), inputs[0].select(zero, dy)];
-            let back = parts.into_iter().zip(&inputs[1..]).map(|(part, operand)| Part::Dense(summed(part, &shape, &operand.ty().shape)));
+            let back = parts
+                .into_iter()
+                .zip(&inputs[1..])
+                .map(|(part, operand)| Part::Dense(summed(part, &shape, &operand.ty().shape)));
             return Some((1..).zip(back).collect());
         }
         Op::Cast(_) => vec![dy.cast(inputs[0].ty().dtype)],
-        Op::Gather => return Some(vec![(0, Part::Rows(Rows::new(&inputs[0].ty().shape, inputs[1], whole())))]),
+        Op::Gather => {
+            return Some(vec![(
+                0,
+                Part::Rows(Rows::new(&inputs[0].ty().shape, inputs[1], whole())),
+            )]);
+        }
         Op::MatMul => matmul(inputs[0], inputs[1], whole()),
         Op::Linear => linear(inputs, whole()),
         Op::Reshape(_) => unreachable!("above"),
@@ -75,7 +98,9 @@ pub(super) fn parts<'b>(op: &Op, inputs: &[Tensor<'b>], y: Tensor<'b>, cotangent
         // Summed axes have size 1: what came back is broadcast along them.
         Op::Sum(_) => vec![dy],
         Op::Expand(_) => vec![summed(dy, &shape, &inputs[0].ty().shape)],
-        Op::ScatterAdd => return Some(vec![(0, Part::Dense(dy)), (2, Part::Dense(whole().gather(inputs[1])))]),
+        Op::ScatterAdd => {
+            return Some(vec![(0, Part::Dense(dy)), (2, Part::Dense(whole().gather(inputs[1])))]);
+        }
         Op::Gemm { transposed } => gemm(*transposed, inputs[0], inputs[1], whole()),
         Op::Conv(kernel) => conv(kernel, inputs, whole())?,
         Op::Softmax => {
@@ -117,11 +142,14 @@ pub(super) fn parts<'b>(op: &Op, inputs: &[Tensor<'b>], y: Tensor<'b>, cotangent
 
 fn unary<'b>(function: Unary, x: Tensor<'b>, y: Tensor<'b>, dy: Tensor<'b>) -> Option<Tensor<'b>> {
     match function {
-        // 0 at 0, as in PyTorch. A product with 0 or 1 is faster than a choice, on ONNX Runtime by a quarter.
+        // 0 at 0, as in PyTorch. A product with 0 or 1 is faster than a choice, on ONNX Runtime by
+        // a quarter.
         Unary::Relu => Some(dy * smallest(y).less_or_equal(y).cast(y.ty().dtype)),
         Unary::Sigmoid => Some(dy * (y - y * y)),
         Unary::Tanh => Some(dy * (y.number(1.0) - y * y)),
-        Unary::Erf => Some(dy * ((x * x * -1.0).map(Unary::Exp) * std::f32::consts::FRAC_2_SQRT_PI)),
+        Unary::Erf => {
+            Some(dy * ((x * x * -1.0).map(Unary::Exp) * std::f32::consts::FRAC_2_SQRT_PI))
+        }
         Unary::Exp => Some(dy * y),
         Unary::Sqrt => Some(dy / (y + y)),
         // Flat wherever it has a derivative.
@@ -134,7 +162,9 @@ fn unary<'b>(function: Unary, x: Tensor<'b>, y: Tensor<'b>, dy: Tensor<'b>) -> O
 fn smallest(x: Tensor<'_>) -> Tensor<'_> {
     x.number(match x.ty().dtype {
         DType::F16 => cognate_graph::f16::MIN_POSITIVE_SUBNORMAL.to_f32(),
-        DType::F32 | DType::Bf16 | DType::I8 | DType::U8 | DType::I64 | DType::Bool => f32::MIN_POSITIVE,
+        DType::F32 | DType::Bf16 | DType::I8 | DType::U8 | DType::I64 | DType::Bool => {
+            f32::MIN_POSITIVE
+        }
     })
 }
 
@@ -175,26 +205,50 @@ fn matmul<'b>(left: Tensor<'b>, right: Tensor<'b>, dy: Tensor<'b>) -> Vec<Tensor
     if right_shape.rank() == 2 {
         // All rows meet the same matrix.
         let dy = as_rows(dy);
-        return vec![dy.gemm(right, [false, true]).reshape(left_shape), as_rows(left).gemm(dy, [true, false])];
+        return vec![
+            dy.gemm(right, [false, true]).reshape(left_shape),
+            as_rows(left).gemm(dy, [true, false]),
+        ];
     }
     let back = |product: Tensor<'b>, to: &Shape| summed(product, &product.ty().shape, to);
     vec![back(dy.matmul(right.t()), &left_shape), back(left.t().matmul(dy), &right_shape)]
 }
 
 /// `y = op(A) op(B)`, where `op` transposes or not.
-fn gemm<'b>([turn_left, turn_right]: [bool; 2], left: Tensor<'b>, right: Tensor<'b>, dy: Tensor<'b>) -> Vec<Tensor<'b>> {
-    let to_left = if turn_left { right.gemm(dy, [turn_right, true]) } else { dy.gemm(right, [false, !turn_right]) };
-    let to_right = if turn_right { dy.gemm(left, [true, turn_left]) } else { left.gemm(dy, [!turn_left, false]) };
+fn gemm<'b>(
+    [turn_left, turn_right]: [bool; 2],
+    left: Tensor<'b>,
+    right: Tensor<'b>,
+    dy: Tensor<'b>,
+) -> Vec<Tensor<'b>> {
+    let to_left = if turn_left {
+        right.gemm(dy, [turn_right, true])
+    } else {
+        dy.gemm(right, [false, !turn_right])
+    };
+    let to_right = if turn_right {
+        dy.gemm(left, [true, turn_left])
+    } else {
+        left.gemm(dy, [!turn_left, false])
+    };
     vec![to_left, to_right]
 }
 
 /// With `u = (x - mean) / deviation` and `y = u · scale + bias`:
-/// `dx = (g - mean(g) - u · mean(g · u)) / deviation`, `g = dy · scale`   (Ba et al. 2016, from the definition)
-fn layer_norm<'b>(x: Tensor<'b>, scale: Tensor<'b>, epsilon: f32, dy: Tensor<'b>) -> Vec<Tensor<'b>> {
+/// `dx = (g - mean(g) - u · mean(g · u)) / deviation`, `g = dy · scale`   (Ba et al. 2016, from the
+/// definition)
+fn layer_norm<'b>(
+    x: Tensor<'b>,
+    scale: Tensor<'b>,
+    epsilon: f32,
+    dy: Tensor<'b>,
+) -> Vec<Tensor<'b>> {
     let inverse_deviation = x.layer_norm_statistic(Statistic::InverseDeviation, epsilon);
     let unit = (x - x.layer_norm_statistic(Statistic::Mean, epsilon)) * inverse_deviation;
     let weighted = dy * unit;
-    let to_x = (dy * scale - mean_of_products(dy, scale) - unit * mean_of_products(weighted, scale)) * inverse_deviation;
+    let to_x =
+        (dy * scale - mean_of_products(dy, scale) - unit * mean_of_products(weighted, scale))
+            * inverse_deviation;
     vec![to_x, sum_of_rows(weighted), sum_of_rows(dy)]
 }
 
@@ -209,8 +263,8 @@ fn rms_norm<'b>(x: Tensor<'b>, scale: Tensor<'b>, epsilon: f32, dy: Tensor<'b>) 
     vec![to_x, sum_of_rows(weighted)]
 }
 
-/// The mean of each row of `x · factor`: `[..., n]`, `[n]` -> `[..., 1]`. As a product with a matrix of one column, the elements
-/// are read once and none is written.
+/// The mean of each row of `x · factor`: `[..., n]`, `[n]` -> `[..., 1]`. As a product with a
+/// matrix of one column, the elements are read once and none is written.
 fn mean_of_products<'b>(x: Tensor<'b>, factor: Tensor<'b>) -> Tensor<'b> {
     let axis = x.ty().shape.rank() - 1;
     let sums = as_rows(x).gemm(factor.reshape([factor.dim(0), 1.into()]), [false, false]);
@@ -226,6 +280,7 @@ fn padded<'b>(x: Tensor<'b>, dy: Tensor<'b>, axis: usize, start: &Dim, end: &Dim
         dims[axis] = size.clone();
         (size != Dim::from(0)).then(|| dy.number(0.0).expand(dims))
     };
-    let parts: Vec<_> = zeros(start.clone()).into_iter().chain([dy]).chain(zeros(x.dim(axis) - end)).collect();
+    let parts: Vec<_> =
+        zeros(start.clone()).into_iter().chain([dy]).chain(zeros(x.dim(axis) - end)).collect();
     if let [only] = parts[..] { only } else { concat(axis, &parts) }
 }

@@ -35,9 +35,9 @@ impl WeightRanges {
             let values = &mut values[..CHUNK.min(elements - first)];
             recipe.read(first, values);
             // Not `max`, which would pass over NaN.
-            largest = values
-                .iter()
-                .fold(largest, |largest, value| if value.abs() <= largest || largest.is_nan() { largest } else { value.abs() });
+            largest = values.iter().fold(largest, |largest, value| {
+                if value.abs() <= largest || largest.is_nan() { largest } else { value.abs() }
+            });
         }
         self.0.insert(path.into(), largest);
         largest
@@ -45,18 +45,31 @@ impl WeightRanges {
 }
 
 /// The ranges of all nodes.
-pub(super) fn ranges(program: &Program, seen: impl Fn(&str) -> Option<f32>, weights: &mut WeightRanges) -> Vec<Range> {
+pub(super) fn ranges(
+    program: &Program,
+    seen: impl Fn(&str) -> Option<f32>,
+    weights: &mut WeightRanges,
+) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
     for (_, node) in program.graph().iter() {
         let inputs = || node.inputs.iter().map(|input| ranges[input.index()]);
         let class = node.op.class();
         let is_mask = passes_masks_on(class) && inputs().any(|input| input.is_mask);
         let range = if node.op == Op::Parameter {
-            let largest = program.weights().get(&node.name).map(|recipe| weights.of(&node.name, recipe));
-            Range { largest, fits: largest.is_some_and(|largest| largest <= LARGEST), is_mask: false }
+            let largest =
+                program.weights().get(&node.name).map(|recipe| weights.of(&node.name, recipe));
+            Range {
+                largest,
+                fits: largest.is_some_and(|largest| largest <= LARGEST),
+                is_mask: false,
+            }
         } else if let Op::Scalar(Scalar::F32(value)) = node.op {
             let value = value.abs();
-            Range { largest: Some(value), fits: value == 0.0 || (SMALLEST..=LARGEST).contains(&value), is_mask: value > LARGEST }
+            Range {
+                largest: Some(value),
+                fits: value == 0.0 || (SMALLEST..=LARGEST).contains(&value),
+                is_mask: value > LARGEST,
+            }
         } else if class == Class::Move {
             ranges[node.inputs[0].index()]
         } else if class == Class::Join {
@@ -64,7 +77,11 @@ pub(super) fn ranges(program: &Program, seen: impl Fn(&str) -> Option<f32>, weig
             Range { largest, fits: inputs().all(|input| input.fits), is_mask }
         } else {
             let largest = seen(&node.name);
-            Range { largest, fits: !is_mask && largest.is_some_and(|largest| largest * MARGIN <= LARGEST), is_mask }
+            Range {
+                largest,
+                fits: !is_mask && largest.is_some_and(|largest| largest * MARGIN <= LARGEST),
+                is_mask,
+            }
         };
         ranges.push(range);
     }
@@ -77,10 +94,16 @@ fn passes_masks_on(class: Class) -> bool {
 }
 
 /// The inputs and outputs that hold floating point numbers, and whether f16 can hold them.
-pub(super) fn interface_values<'g>(graph: &'g Graph, ranges: &'g [Range]) -> impl Iterator<Item = (&'g str, bool)> {
+pub(super) fn interface_values<'g>(
+    graph: &'g Graph,
+    ranges: &'g [Range],
+) -> impl Iterator<Item = (&'g str, bool)> {
     let inputs = graph.inputs().map(|(id, node)| (node.name.as_str(), id));
     let outputs = graph.outputs().iter().map(|output| (output.name.as_str(), output.node));
-    inputs.chain(outputs).filter(|&(_, id)| is_float(graph, id)).map(|(name, id)| (name, ranges[id.index()].fits))
+    inputs
+        .chain(outputs)
+        .filter(|&(_, id)| is_float(graph, id))
+        .map(|(name, id)| (name, ranges[id.index()].fits))
 }
 
 /// The type in which a node computes. Constants take the type that their reader needs.
@@ -99,7 +122,12 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn of(graph: &Graph, ranges: &[Range], may: impl Fn(&str) -> bool, keep: impl Fn(&str) -> bool) -> Self {
+    pub(super) fn of(
+        graph: &Graph,
+        ranges: &[Range],
+        may: impl Fn(&str) -> bool,
+        keep: impl Fn(&str) -> bool,
+    ) -> Self {
         let (mut precisions, mut unwanted): (Vec<Precision>, _) = (Vec::new(), BTreeSet::new());
         for (id, node) in graph.iter() {
             let inputs = || node.inputs.iter().copied().filter(|&input| is_float(graph, input));
@@ -108,13 +136,18 @@ impl Plan {
             let any_full = || inputs().any(|input| precisions[input.index()] == Precision::Full);
             let fits = ranges[precisions.len()].fits;
             let is_half = match node.op.class() {
-                Class::Declared if node.op == Op::Input => node.ty.dtype == DType::F32 && may(&node.name),
-                Class::Declared | Class::Constant if node.op == Op::Parameter || node.ty.dtype.is_float() => {
+                Class::Declared if node.op == Op::Input => {
+                    node.ty.dtype == DType::F32 && may(&node.name)
+                }
+                Class::Declared | Class::Constant
+                    if node.op == Op::Parameter || node.ty.dtype.is_float() =>
+                {
                     precisions.push(Precision::Constant);
                     continue;
                 }
                 Class::Product(_) => fit() && fits,
-                // A sum with a value that is f32 in any case, such as a normalisation's, stays f32: fewer casts and roundings.
+                // A sum with a value that is f32 in any case, such as a normalisation's, stays f32:
+                // fewer casts and roundings.
                 Class::Function | Class::Arithmetic => fit() && fits && any_half() && !any_full(),
                 Class::Comparison | Class::Join => fit() && any_half(),
                 class @ (Class::Move | Class::Convert) => {
@@ -126,12 +159,20 @@ impl Plan {
                     }
                 }
                 Class::Declared | Class::Constant | Class::Reduction => false,
-                Class::Softmax(_) | Class::Normalisation(_) | Class::IntegerProduct(_) | Class::Cache | Class::Loop => false,
+                Class::Softmax(_)
+                | Class::Normalisation(_)
+                | Class::IntegerProduct(_)
+                | Class::Cache
+                | Class::Loop => false,
             };
             if is_half && keep(&node.name) {
                 unwanted.insert(id);
             }
-            precisions.push(if is_half && !keep(&node.name) { Precision::Half } else { Precision::Full });
+            precisions.push(if is_half && !keep(&node.name) {
+                Precision::Half
+            } else {
+                Precision::Full
+            });
         }
         Self { precisions, unwanted }
     }
@@ -163,14 +204,25 @@ impl Plan {
                 kept.push((node.name.clone(), why, ranges[id.index()].largest));
             }
         }
-        for output in graph.outputs().iter().filter(|output| is_float(graph, output.node) && refused(&output.name)) {
+        for output in graph
+            .outputs()
+            .iter()
+            .filter(|output| is_float(graph, output.node) && refused(&output.name))
+        {
             let range = ranges[output.node.index()];
             kept.push((output.name.clone(), range.why().unwrap_or(Why::Reads), range.largest));
         }
         kept
     }
 
-    fn why(&self, graph: &Graph, ranges: &[Range], id: NodeId, node: &Node, refused: impl Fn(&str) -> bool) -> Option<Why> {
+    fn why(
+        &self,
+        graph: &Graph,
+        ranges: &[Range],
+        id: NodeId,
+        node: &Node,
+        refused: impl Fn(&str) -> bool,
+    ) -> Option<Why> {
         if self.precisions[id.index()] == Precision::Half || !is_float(graph, id) {
             return None;
         }
@@ -184,7 +236,11 @@ impl Plan {
             Class::Declared if node.op == Op::Parameter => (!range.fits).then_some(Why::Weight),
             Class::Declared => refused(&node.name).then(|| range.why().unwrap_or(Why::Reads)),
             Class::Function | Class::Arithmetic | Class::Product(_) => {
-                let reads_too_large = || node.inputs.iter().any(|&input| is_float(graph, input) && !ranges[input.index()].fits);
+                let reads_too_large = || {
+                    node.inputs
+                        .iter()
+                        .any(|&input| is_float(graph, input) && !ranges[input.index()].fits)
+                };
                 range.why().or_else(|| reads_too_large().then_some(Why::Reads))
             }
             Class::Constant

@@ -1,11 +1,19 @@
 //! The program rebuilt by a plan, with casts where a node reads the other type.
 
 use super::plan::Plan;
-use cognate_graph::{Builder, DType, Element, Error, Graph, NodeId, Op, Program, Recipe, Scalar, Tensor, Type, f16};
+use cognate_graph::{
+    Builder, DType, Element, Error, Graph, NodeId, Op, Program, Recipe, Scalar, Tensor, Type, f16,
+};
 use std::collections::{BTreeSet, HashMap};
 
-/// The program with the nodes of `plan` in f16, and the parameters of `in_half`; inputs and outputs as `may` allows.
-pub(super) fn rewrite(program: &Program, plan: &Plan, in_half: &BTreeSet<String>, may: impl Fn(&str) -> bool) -> Result<Program, Error> {
+/// The program with the nodes of `plan` in f16, and the parameters of `in_half`; inputs and outputs
+/// as `may` allows.
+pub(super) fn rewrite(
+    program: &Program,
+    plan: &Plan,
+    in_half: &BTreeSet<String>,
+    may: impl Fn(&str) -> bool,
+) -> Result<Program, Error> {
     let graph = program.graph();
     let builder = Builder::new(graph.name());
     let mut made = Made { graph, builder: &builder, values: Vec::new(), cast: HashMap::new() };
@@ -14,7 +22,10 @@ pub(super) fn rewrite(program: &Program, plan: &Plan, in_half: &BTreeSet<String>
         let value = if node.op == Op::Input && node.ty.dtype.is_float() {
             Some(builder.input(&node.name, plan.wants(id), node.ty.shape.clone()))
         } else if node.op == Op::Parameter {
-            Some(builder.parameter(&node.name, Type::new(dtype(in_half.contains(&node.name)), node.ty.shape.clone())))
+            Some(builder.parameter(
+                &node.name,
+                Type::new(dtype(in_half.contains(&node.name)), node.ty.shape.clone()),
+            ))
         } else if matches!(node.op, Op::Scalar(Scalar::F32(_))) {
             // Made where it is read, in the type that is needed there.
             None
@@ -22,7 +33,10 @@ pub(super) fn rewrite(program: &Program, plan: &Plan, in_half: &BTreeSet<String>
             Some(builder.copy(node, |input| made.value(input, plan.wants(id))))
         };
         if node.ty.dtype == DType::F16 {
-            builder.fail(format_args!("{}: is f16 already; only programs in f32 are converted", node.name));
+            builder.fail(format_args!(
+                "{}: is f16 already; only programs in f32 are converted",
+                node.name
+            ));
         }
         made.values.push(value);
     }
@@ -32,7 +46,11 @@ pub(super) fn rewrite(program: &Program, plan: &Plan, in_half: &BTreeSet<String>
         builder.output(&output.name, value);
     }
     drop(made);
-    let weights = program.weights().iter().map(|(path, recipe)| (path.to_string(), element_of(recipe, in_half.contains(path)))).collect();
+    let weights = program
+        .weights()
+        .iter()
+        .map(|(path, recipe)| (path.to_string(), element_of(recipe, in_half.contains(path))))
+        .collect();
     Program::new(builder.finish()?, weights)
 }
 
@@ -54,7 +72,9 @@ impl<'b> Made<'_, 'b> {
     fn value(&mut self, id: NodeId, wanted: DType) -> Tensor<'b> {
         let node = self.graph.node(id);
         let value = self.values[id.index()];
-        if let Some(value) = value.filter(|value| !node.ty.dtype.is_float() || value.ty().dtype == wanted) {
+        if let Some(value) =
+            value.filter(|value| !node.ty.dtype.is_float() || value.ty().dtype == wanted)
+        {
             return value;
         }
         *self.cast.entry((id, wanted)).or_insert_with(|| match (&node.op, value) {
@@ -64,7 +84,11 @@ impl<'b> Made<'_, 'b> {
             (op, None) => self.builder.node(&node.name, op.clone(), &[]),
             (_, Some(value)) => {
                 // In the scope of the value: a parameter's is all of its path but its own name.
-                let scope = if node.op == Op::Parameter { node.name.rsplit_once('.') } else { node.name.rsplit_once('/') };
+                let scope = if node.op == Op::Parameter {
+                    node.name.rsplit_once('.')
+                } else {
+                    node.name.rsplit_once('/')
+                };
                 let name = scope.map_or("Cast".into(), |(scope, _)| format!("{scope}/Cast"));
                 self.builder.node(&name, Op::Cast(wanted), &[value])
             }

@@ -12,7 +12,8 @@ struct Uneven(f32);
 
 impl Generator for Uneven {
     fn fill(&self, first: usize, values: &mut [f32]) {
-        let value = |place: usize| (place as f32 + 1.0).sin() * if place % 4 == 2 { self.0 } else { 1.0 };
+        let value =
+            |place: usize| (place as f32 + 1.0).sin() * if place % 4 == 2 { self.0 } else { 1.0 };
         values.iter_mut().zip(first..).for_each(|(slot, place)| *slot = value(place));
     }
 }
@@ -22,22 +23,28 @@ fn program(is_shared: bool) -> Program {
     let builder = Builder::new("pair");
     let root = builder.root();
     let x = builder.input("x", DType::F32, ["rows".into(), Dim::from(4)]);
-    let (scale, bias) = (root.at("norm").parameter("weight", [4]), root.at("norm").parameter("bias", [4]));
+    let (scale, bias) =
+        (root.at("norm").parameter("weight", [4]), root.at("norm").parameter("bias", [4]));
     let normal = x.layer_norm(scale, bias, 1e-5);
     builder.output("y", normal.linear(root.at("layer").parameter("weight", [3, 4]), None));
     if is_shared {
         builder.output("z", normal * 2.0);
     }
     let recipe = |height: f32, shape: &[usize]| Recipe::generated(Arc::new(Uneven(height)), shape);
-    let weights: Weights = [("norm.weight", recipe(1e3, &[4])), ("norm.bias", recipe(1.0, &[4])), ("layer.weight", recipe(1e-3, &[3, 4]))]
-        .map(|(name, recipe)| (name.to_string(), recipe))
-        .into_iter()
-        .collect();
+    let weights: Weights = [
+        ("norm.weight", recipe(1e3, &[4])),
+        ("norm.bias", recipe(1.0, &[4])),
+        ("layer.weight", recipe(1e-3, &[3, 4])),
+    ]
+    .map(|(name, recipe)| (name.to_string(), recipe))
+    .into_iter()
+    .collect();
     Program::new(builder.finish().unwrap(), weights).unwrap()
 }
 
 fn run(program: &Program) -> Vec<ArrayD<f64>> {
-    let x = ArrayD::from_shape_vec(vec![2, 4], vec![1.0, -2.0, 0.5, 3.0, 0.1, 0.2, -0.7, 0.4]).unwrap();
+    let x =
+        ArrayD::from_shape_vec(vec![2, 4], vec![1.0, -2.0, 0.5, 3.0, 0.1, 0.2, -0.7, 0.4]).unwrap();
     let outputs = Evaluator::<f64>::new(program).run(|_| Some(Value::from(x.clone()))).unwrap();
     outputs.into_iter().map(|(_, value)| value.as_float().unwrap().clone().to_owned()).collect()
 }

@@ -1,7 +1,10 @@
 //! Gradients of every operation against central differences in f64, and what is refused.
 
 use cognate_eval::{Evaluator, Value};
-use cognate_graph::{Builder, Conv, DType, Dim, Graph, Program, Statistic, Steps, Tensor, Type, Unary, Weights, concat};
+use cognate_graph::{
+    Builder, Conv, DType, Dim, Graph, Program, Statistic, Steps, Tensor, Type, Unary, Weights,
+    concat,
+};
 use cognate_passes::gradient::gradient;
 use cognate_passes::{ErrorKind, feed::feed, fold::fold};
 use insta::assert_snapshot;
@@ -46,16 +49,25 @@ const TABLE: &[(&str, Row)] = &[
     ("Div", |given| given.matrix / (given.x * given.x + 0.5)),
     ("Div, broadcast", |given| given.x / (given.row * given.row + 0.5)),
     ("Select", |given| given.x.less_or_equal(given.z).select(given.x, given.row)),
-    ("Select, broadcast condition", |given| given.column.less_or_equal(given.column.number(0.1)).select(given.matrix, given.column)),
-    ("Select, a number", |given| given.x.less_or_equal(given.row).select(given.x.number(2.0), given.x)),
-    ("Cast", |given| given.x * given.ids.cast(DType::F32).reshape([given.ids.dim(0), 3.into(), 1.into()])),
+    ("Select, broadcast condition", |given| {
+        given.column.less_or_equal(given.column.number(0.1)).select(given.matrix, given.column)
+    }),
+    ("Select, a number", |given| {
+        given.x.less_or_equal(given.row).select(given.x.number(2.0), given.x)
+    }),
+    ("Cast", |given| {
+        given.x * given.ids.cast(DType::F32).reshape([given.ids.dim(0), 3.into(), 1.into()])
+    }),
     ("Gather", |given| given.matrix.gather(given.ids)),
     ("Gather, twice and dense", |given| {
-        given.matrix.gather(given.ids) + given.matrix.gather(given.ids.slice(1, 0, 1)) * given.x + given.matrix
+        given.matrix.gather(given.ids)
+            + given.matrix.gather(given.ids.slice(1, 0, 1)) * given.x
+            + given.matrix
     }),
     ("Gather of one element a row", |given| {
         let (a, one) = (given.ids.dim(0), given.builder.integer(4));
-        let places = given.builder.range(0, &a * 3).reshape([a.clone(), 3.into()]) * one + given.ids;
+        let places =
+            given.builder.range(0, &a * 3).reshape([a.clone(), 3.into()]) * one + given.ids;
         given.x.reshape([a * 12]).gather(places)
     }),
     ("MatMul", |given| given.x.matmul(given.z.t())),
@@ -66,7 +78,13 @@ const TABLE: &[(&str, Row)] = &[
     ("Linear", |given| given.x.linear(given.matrix, None)),
     ("Linear, bias", |given| given.x.linear(given.square, Some(given.row))),
     ("Linear, tied", |given| given.matrix.gather(given.ids).linear(given.matrix, None)),
-    ("Conv", |given| given.x.conv(given.matrix.reshape([4, 3, 1]), Some(given.row), Conv { strides: vec![1], pads: vec![0] })),
+    ("Conv", |given| {
+        given.x.conv(
+            given.matrix.reshape([4, 3, 1]),
+            Some(given.row),
+            Conv { strides: vec![1], pads: vec![0] },
+        )
+    }),
     ("Conv, padded", |given| {
         let weight = concat(0, &[given.matrix, given.square]).slice(0, 0, 6).reshape([2, 3, 4]);
         given.x.conv(weight, None, Conv { strides: vec![1], pads: vec![2] })
@@ -80,7 +98,10 @@ const TABLE: &[(&str, Row)] = &[
         let weight = given.matrix.reshape([2, 1, 2, 3]);
         x.conv(weight, None, Conv { strides: vec![2, 1], pads: vec![0, 1] })
     }),
-    ("Reshape", |given| given.x.reshape([Dim::from(2), given.x.dim(0), 6.into()]) + given.column.reshape([given.x.dim(0), 1.into()])),
+    ("Reshape", |given| {
+        given.x.reshape([Dim::from(2), given.x.dim(0), 6.into()])
+            + given.column.reshape([given.x.dim(0), 1.into()])
+    }),
     ("Transpose", |given| given.x.transpose(&[2, 0, 1]) * given.row.reshape([4, 1, 1])),
     ("Concat", |given| concat(1, &[given.x, given.z, given.x * given.row])),
     ("Slice", |given| given.x.slice(2, 1, 3)),
@@ -90,7 +111,9 @@ const TABLE: &[(&str, Row)] = &[
     ("Sum, product", |given| given.x.sum(&[1]) * given.z),
     ("Sum, reshaped", |given| given.x.sum(&[2]).reshape([given.x.dim(0), 3.into()]).softmax()),
     ("Expand", |given| given.row.expand([given.x.dim(0), 3.into(), 4.into()]) * given.x),
-    ("Expand, inner", |given| given.column.expand([given.x.dim(0), 3.into(), 1.into()]).softmax() + given.column),
+    ("Expand, inner", |given| {
+        given.column.expand([given.x.dim(0), 3.into(), 1.into()]).softmax() + given.column
+    }),
     ("ScatterAdd", |given| given.matrix.scatter_add(given.ids, given.x)),
     ("Gemm", |given| given.matrix.gemm(given.square, [false, false])),
     ("Gemm, left", |given| given.square.gemm(given.square, [true, false])),
@@ -99,27 +122,47 @@ const TABLE: &[(&str, Row)] = &[
     ("Softmax", |given| given.x.softmax()),
     ("Softmax, attention", |given| (given.x.matmul(given.z.t()) * 0.5).softmax().matmul(given.z)),
     ("LogSumExp", |given| given.x.log_sum_exp() * given.z),
-    ("LayerNorm", |given| given.x.layer_norm(given.row, given.square.slice(0, 0, 1).reshape([4]), 1e-3)),
-    ("LayerNorm, linear", |given| given.x.linear(given.square, None).layer_norm(given.row, given.row, 1e-3).linear(given.matrix, None)),
+    ("LayerNorm", |given| {
+        given.x.layer_norm(given.row, given.square.slice(0, 0, 1).reshape([4]), 1e-3)
+    }),
+    ("LayerNorm, linear", |given| {
+        given
+            .x
+            .linear(given.square, None)
+            .layer_norm(given.row, given.row, 1e-3)
+            .linear(given.matrix, None)
+    }),
     ("Mean", |given| given.x.layer_norm_statistic(Statistic::Mean, 1e-3) * given.z),
-    ("Inverse deviation", |given| given.x.layer_norm_statistic(Statistic::InverseDeviation, 1e-3) * given.z),
+    ("Inverse deviation", |given| {
+        given.x.layer_norm_statistic(Statistic::InverseDeviation, 1e-3) * given.z
+    }),
     ("RmsNorm", |given| given.x.rms_norm(given.row, 1e-3)),
 ];
 
-/// The largest difference, relative to the largest element if that is above 1. Constants such as erf's 2/√π are f32.
+/// The largest difference, relative to the largest element if that is above 1. Constants such as
+/// erf's 2/√π are f32.
 const BOUND: f64 = 1e-7;
 
-const FLOATS: [(&str, &[usize]); 6] =
-    [("x", &[2, 3, 4]), ("z", &[2, 3, 4]), ("row", &[4]), ("column", &[2, 1, 1]), ("matrix", &[3, 4]), ("square", &[4, 4])];
+const FLOATS: [(&str, &[usize]); 6] = [
+    ("x", &[2, 3, 4]),
+    ("z", &[2, 3, 4]),
+    ("row", &[4]),
+    ("column", &[2, 1, 1]),
+    ("matrix", &[3, 4]),
+    ("square", &[4, 4]),
+];
 
 /// The loss of a row: `Σ ½ y² + 0.3 y`, whose gradient differs from element to element.
 fn graph(row: Row) -> Graph {
     let builder = Builder::new("row");
     let symbolic = |shape: &[usize]| -> Vec<Dim> {
-        let dim = |(axis, &size): (usize, &usize)| if axis == 0 && shape.len() == 3 { "a".into() } else { size.into() };
+        let dim = |(axis, &size): (usize, &usize)| {
+            if axis == 0 && shape.len() == 3 { "a".into() } else { size.into() }
+        };
         shape.iter().enumerate().map(dim).collect()
     };
-    let [x, z, row_vector, column, matrix, square] = FLOATS.map(|(name, shape)| builder.input(name, DType::F32, symbolic(shape)));
+    let [x, z, row_vector, column, matrix, square] =
+        FLOATS.map(|(name, shape)| builder.input(name, DType::F32, symbolic(shape)));
     let ids = builder.input("ids", DType::I64, [Dim::from("a"), 3.into()]);
     let y = row(&Given { builder: &builder, x, z, row: row_vector, column, matrix, square, ids });
     let axes: Vec<_> = (0..y.ty().shape.rank()).collect();
@@ -142,7 +185,13 @@ fn values() -> Floats {
 
 fn run(evaluator: &mut Evaluator<f64>, floats: &Floats) -> BTreeMap<String, ArrayD<f64>> {
     let ids = ArrayD::from_shape_vec(IxDyn(&[2, 3]), vec![2, 0, 2, 1, 2, 0]).unwrap();
-    let input = |name: &str| Some(floats.get(name).map_or_else(|| Value::from(ids.clone()), |array| Value::from(array.clone())));
+    let input = |name: &str| {
+        Some(
+            floats
+                .get(name)
+                .map_or_else(|| Value::from(ids.clone()), |array| Value::from(array.clone())),
+        )
+    };
     let outputs = evaluator.run(input).unwrap();
     outputs.into_iter().map(|(name, value)| (name, value.as_float().unwrap().to_owned())).collect()
 }
@@ -162,7 +211,9 @@ fn differences(name: &str, row: Row) -> Vec<String> {
         let mut expected = found.clone();
         for place in 0..found.len() {
             let mut loss = |change: f64| {
-                let element = |floats: &mut Floats, change| *floats.get_mut(input).unwrap().iter_mut().nth(place).unwrap() += change;
+                let element = |floats: &mut Floats, change| {
+                    *floats.get_mut(input).unwrap().iter_mut().nth(place).unwrap() += change
+                };
                 element(&mut floats, change);
                 let loss = run(&mut plain, &floats)["loss"].first().copied().unwrap();
                 element(&mut floats, -change);
@@ -170,10 +221,14 @@ fn differences(name: &str, row: Row) -> Vec<String> {
             };
             *expected.iter_mut().nth(place).unwrap() = (loss(STEP) - loss(-STEP)) / (2.0 * STEP);
         }
-        let error = (&found - &expected).iter().fold(0f64, |worst, error| if error.is_nan() { f64::NAN } else { worst.max(error.abs()) });
+        let error = (&found - &expected).iter().fold(0f64, |worst, error| {
+            if error.is_nan() { f64::NAN } else { worst.max(error.abs()) }
+        });
         let size = expected.iter().fold(1f64, |size, value| size.max(value.abs()));
         if error.is_nan() || error > BOUND * size {
-            failures.push(format!("{name}: {input}: {error:e}, found {found}, differences say {expected}"));
+            failures.push(format!(
+                "{name}: {input}: {error:e}, found {found}, differences say {expected}"
+            ));
         }
     }
     failures
@@ -191,7 +246,9 @@ fn what_a_gradient_looks_like() {
     let x = builder.input("x", DType::F32, [Dim::from("batch"), "tgt".into(), 4.into()]);
     let scope = builder.root().at("fc");
     let guard = scope.enter();
-    let y = x.linear(scope.parameter("weight", [2, 4]), Some(scope.parameter("bias", [2]))).map(Unary::Relu);
+    let y = x
+        .linear(scope.parameter("weight", [2, 4]), Some(scope.parameter("bias", [2])))
+        .map(Unary::Relu);
     drop(guard);
     builder.output("loss", y.sum(&[0, 1, 2]).reshape([] as [i64; 0]));
     let graph = feed(&builder.finish().unwrap(), |path| path.starts_with("fc")).unwrap();
@@ -230,7 +287,8 @@ fn folding_shares_and_drops() {
     let builder = Builder::new("fold");
     let x = builder.input("x", DType::F32, [Dim::from("a"), "b".into(), 4.into()]);
     let there_and_back = x.transpose(&[2, 0, 1]).transpose(&[1, 2, 0]);
-    let [left, right] = [x, there_and_back].map(|x| (x * 2.0).reshape([&x.dim(0) * x.dim(1), 4.into()]).reshape(x.ty().shape));
+    let [left, right] = [x, there_and_back]
+        .map(|x| (x * 2.0).reshape([&x.dim(0) * x.dim(1), 4.into()]).reshape(x.ty().shape));
     builder.output("y", (left + right) * 1.0 + 0.0);
     assert_snapshot!(fold(&builder.finish().unwrap()).unwrap(), @"
     graph fold
@@ -251,7 +309,11 @@ fn refused() {
     let guard = scope.enter();
     let weight = builder.parameter("fc.weight", Type::new(DType::I8, [4, 4]));
     let row = scope.parameter("row", [4]);
-    let y = builder.node("fc/QuantizedLinear", cognate_graph::Op::QuantizedLinear(Steps::Row), &[x * row, weight, row]);
+    let y = builder.node(
+        "fc/QuantizedLinear",
+        cognate_graph::Op::QuantizedLinear(Steps::Row),
+        &[x * row, weight, row],
+    );
     drop(guard);
     builder.output("y", y);
     builder.output("loss", y.sum(&[0, 1]));

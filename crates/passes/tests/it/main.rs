@@ -18,11 +18,15 @@ struct Wave(f32);
 
 impl Generator for Wave {
     fn fill(&self, first: usize, values: &mut [f32]) {
-        values.iter_mut().zip(first..).for_each(|(value, place)| *value = self.0 * (place as f32 * 0.7).sin());
+        values
+            .iter_mut()
+            .zip(first..)
+            .for_each(|(value, place)| *value = self.0 * (place as f32 * 0.7).sin());
     }
 }
 
-/// Embedding, linear layer, masked softmax, normalisation: a parameter of each kind, `height` for that of the linear layer.
+/// Embedding, linear layer, masked softmax, normalisation: a parameter of each kind, `height` for
+/// that of the linear layer.
 fn program(height: f32) -> Program {
     let builder = Builder::new("tiny");
     let root = builder.root();
@@ -31,18 +35,31 @@ fn program(height: f32) -> Program {
     let state = builder.input("state", DType::F32, [Dim::from("batch"), "src".into(), 4.into()]);
     let table = root.at("embed").parameter("weight", [6, 4]);
     let x = table.gather(ids) * 2.0 + state;
-    let hidden = x.linear(root.at("fc").parameter("weight", [4, 4]), Some(root.at("fc").parameter("bias", [4])));
-    let hidden_mask = (builder.scalar(1.0) - mask.cast(DType::F32).reshape(["batch".into(), Dim::from(1), "src".into()])) * -1e9;
+    let hidden = x.linear(
+        root.at("fc").parameter("weight", [4, 4]),
+        Some(root.at("fc").parameter("bias", [4])),
+    );
+    let hidden_mask = (builder.scalar(1.0)
+        - mask.cast(DType::F32).reshape(["batch".into(), Dim::from(1), "src".into()]))
+        * -1e9;
     let attended = (hidden.matmul(x.t()) + hidden_mask).softmax().matmul(x);
     let norm = root.at("norm");
     builder.output("state_after", attended + x);
-    builder.output("y", (x + attended).layer_norm(norm.parameter("weight", [4]), norm.parameter("bias", [4]), 1e-5).linear(table, None));
+    builder.output(
+        "y",
+        (x + attended)
+            .layer_norm(norm.parameter("weight", [4]), norm.parameter("bias", [4]), 1e-5)
+            .linear(table, None),
+    );
     let graph = builder.finish().unwrap();
     let recipe = |name: &str, ty: &Type| {
         let height = if name == "fc.weight" { height } else { 1.0 };
         Recipe::generated(Arc::new(Wave(height)), &ty.shape.as_constant().unwrap())
     };
-    let weights: Weights = graph.parameters().map(|(_, node)| (node.name.clone(), recipe(&node.name, &node.ty))).collect();
+    let weights: Weights = graph
+        .parameters()
+        .map(|(_, node)| (node.name.clone(), recipe(&node.name, &node.ty)))
+        .collect();
     Program::new(graph, weights).unwrap()
 }
 
@@ -51,11 +68,17 @@ fn state_group(name: &str) -> Option<String> {
 }
 
 fn converted(program: &Program, seen: impl Fn(&str) -> Option<f32>) -> Half {
-    half(&[program], Facts { seen: &|_, node| seen(node), interface: &state_group, keep: &|_, _| false }).unwrap()
+    half(
+        &[program],
+        Facts { seen: &|_, node| seen(node), interface: &state_group, keep: &|_, _| false },
+    )
+    .unwrap()
 }
 
 fn kept(half: &Half) -> String {
-    let line = |kept: &cognate_passes::half::Kept| format!("{}: {:?} {:?}", kept.node, kept.why, kept.largest);
+    let line = |kept: &cognate_passes::half::Kept| {
+        format!("{}: {:?} {:?}", kept.node, kept.why, kept.largest)
+    };
     half.kept.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
@@ -145,7 +168,8 @@ fn before_and_after() {
 #[test]
 fn what_does_not_fit_stays() {
     // The linear layer's sums were seen near the limit.
-    let near = converted(&program(1.0), |node| Some(if node == "Linear" { LARGEST / 3.0 } else { 3.0 }));
+    let near =
+        converted(&program(1.0), |node| Some(if node == "Linear" { LARGEST / 3.0 } else { 3.0 }));
     assert_snapshot!(kept(&near), @"
     Linear: Range Some(21834.666)
     Mul_1: Mask Some(3.0)
@@ -154,7 +178,8 @@ fn what_does_not_fit_stays() {
     Softmax: Softmax Some(3.0)
     LayerNormalization: Normalisation Some(3.0)
     ");
-    // A weight beyond it; and a state that nobody has seen, with which the other of its group stays.
+    // A weight beyond it; and a state that nobody has seen, with which the other of its group
+    // stays.
     let beyond = converted(&program(2.0 * LARGEST), |node| (node != "state").then_some(3.0));
     assert_snapshot!(kept(&beyond), @"
     state: Unseen None
@@ -167,7 +192,9 @@ fn what_does_not_fit_stays() {
     LayerNormalization: Normalisation Some(3.0)
     state_after: Reads Some(3.0)
     ");
-    let dtype = |graph: &Graph, name: &str| graph.nodes().iter().find(|node| node.name == name).unwrap().ty.dtype;
+    let dtype = |graph: &Graph, name: &str| {
+        graph.nodes().iter().find(|node| node.name == name).unwrap().ty.dtype
+    };
     let graph = beyond.programs[0].graph();
     assert_eq!(
         ["fc.weight", "fc.bias", "embed.weight", "state"].map(|name| dtype(graph, name)),
@@ -196,7 +223,8 @@ fn numbers_stay_near() {
         })
     };
     let run = |program: &Program| {
-        let integers = |values: Vec<i64>| Value::from(ArrayD::from_shape_vec(IxDyn(&[2, 3]), values).unwrap());
+        let integers =
+            |values: Vec<i64>| Value::from(ArrayD::from_shape_vec(IxDyn(&[2, 3]), values).unwrap());
         let input = |name: &str| match name {
             "ids" => Some(integers(vec![0, 5, 2, 3, 1, 4])),
             "mask" => Some(integers(vec![1, 1, 1, 1, 1, 0])),
@@ -205,8 +233,10 @@ fn numbers_stay_near() {
         Evaluator::<f64>::new(program).run(input).unwrap()
     };
     for ((name, exact), (_, rounded)) in run(&before).into_iter().zip(run(&after.programs[0])) {
-        let (exact, rounded) = (exact.as_float().unwrap().clone(), rounded.as_float().unwrap().clone());
-        let norm = |values: &ArrayD<f64>| values.iter().map(|value| value * value).sum::<f64>().sqrt();
+        let (exact, rounded) =
+            (exact.as_float().unwrap().clone(), rounded.as_float().unwrap().clone());
+        let norm =
+            |values: &ArrayD<f64>| values.iter().map(|value| value * value).sum::<f64>().sqrt();
         let error = norm(&(&rounded - &exact).to_owned()) / norm(&exact.to_owned());
         // Some roundings of 5e-4 each; were nothing rounded, the graph would not be in f16.
         assert!((1e-5..2e-3).contains(&error), "{name}: {error:e}");

@@ -4,7 +4,8 @@ use super::{Diagram, Kind};
 use std::fmt::Write;
 
 impl Diagram {
-    /// The diagram in Graphviz's language, with boxes open to `depth`: 0 draws only the outermost ones.
+    /// The diagram in Graphviz's language, with boxes open to `depth`: 0 draws only the outermost
+    /// ones.
     pub fn to_dot(&self, depth: usize) -> String {
         let mut out = format!(
             "digraph {} {{\n  label={}\n  labelloc=t\n  rankdir=TB\n  node [shape=box, style=\"rounded,filled\", fillcolor=white, \
@@ -14,7 +15,13 @@ impl Diagram {
         );
         self.dot_boxes(&mut out, None, depth, 1);
         for arrow in self.shown_arrows(depth) {
-            let _ = writeln!(out, "  b{} -> b{} [label={}]", arrow.from, arrow.to, quoted(&arrow.label));
+            let _ = writeln!(
+                out,
+                "  b{} -> b{} [label={}]",
+                arrow.from,
+                arrow.to,
+                quoted(&arrow.label)
+            );
         }
         out + "}\n"
     }
@@ -24,11 +31,19 @@ impl Diagram {
         for index in self.children(parent) {
             let block = &self.boxes[index];
             if self.is_open(index, depth) {
-                let _ = writeln!(out, "{space}subgraph cluster_{index} {{\n{space}  label={}", quoted(&block.name));
+                let _ = writeln!(
+                    out,
+                    "{space}subgraph cluster_{index} {{\n{space}  label={}",
+                    quoted(&block.name)
+                );
                 self.dot_boxes(out, Some(index), depth, indent + 1);
                 let _ = writeln!(out, "{space}}}");
             } else {
-                let label = if block.equation.is_empty() { block.name.clone() } else { format!("{}\n{}", block.name, block.equation) };
+                let label = if block.equation.is_empty() {
+                    block.name.clone()
+                } else {
+                    format!("{}\n{}", block.name, block.equation)
+                };
                 let fill = match block.kind {
                     Kind::Input | Kind::Output => ", fillcolor=lightgrey",
                     Kind::Module => ", fillcolor=lightblue",

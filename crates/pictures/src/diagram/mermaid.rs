@@ -4,7 +4,8 @@ use super::{Diagram, Kind};
 use std::fmt::Write;
 
 impl Diagram {
-    /// The diagram as a Mermaid flowchart, with boxes open to `depth`: 0 draws only the outermost ones.
+    /// The diagram as a Mermaid flowchart, with boxes open to `depth`: 0 draws only the outermost
+    /// ones.
     pub fn to_mermaid(&self, depth: usize) -> String {
         // Strings of JSON are strings of YAML.
         let title = serde_json::Value::from(format!("{} ({})", self.title, self.note));
@@ -38,5 +39,8 @@ impl Diagram {
 
 /// Quotes a text; special characters become entities.
 fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('&', "#amp;").replace('"', "#quot;").replace('<', "#lt;").replace('\n', " "))
+    format!(
+        "\"{}\"",
+        text.replace('&', "#amp;").replace('"', "#quot;").replace('<', "#lt;").replace('\n', " ")
+    )
 }

@@ -1,7 +1,7 @@
 //! Diagrams of graphs: nested boxes and arrows.
 //!
-//! A [`Diagram`] is written as a page with boxes that open ([`Diagram::to_html`]), or as text for Graphviz ([`Diagram::to_dot`]) and
-//! Mermaid ([`Diagram::to_mermaid`]) with boxes open to a depth.
+//! A [`Diagram`] is written as a page with boxes that open ([`Diagram::to_html`]), or as text for
+//! Graphviz ([`Diagram::to_dot`]) and Mermaid ([`Diagram::to_mermaid`]) with boxes open to a depth.
 
 mod dot;
 mod mermaid;
@@ -77,6 +77,10 @@ impl Diagram {
 
     /// The children of a box, or the boxes without a parent.
     pub(crate) fn children(&self, parent: Option<usize>) -> impl Iterator<Item = usize> {
-        self.boxes.iter().enumerate().filter(move |(_, block)| block.parent == parent).map(|(index, _)| index)
+        self.boxes
+            .iter()
+            .enumerate()
+            .filter(move |(_, block)| block.parent == parent)
+            .map(|(index, _)| index)
     }
 }

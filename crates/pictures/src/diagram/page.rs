@@ -11,7 +11,8 @@ impl Diagram {
     /// The page.
     pub fn to_html(&self) -> String {
         // Inside a script element `<` could end it, or begin a comment.
-        let data = serde_json::to_string(self).expect("strings and numbers").replace('<', "\\u003c");
+        let data =
+            serde_json::to_string(self).expect("strings and numbers").replace('<', "\\u003c");
         let (title, note) = (escaped(&self.title), escaped(&self.note));
         let title = title.as_str();
         filled(

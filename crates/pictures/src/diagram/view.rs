@@ -18,7 +18,8 @@ impl Diagram {
         self.depth(index) < depth && self.children(Some(index)).next().is_some()
     }
 
-    /// The arrows between drawn boxes; several between the same two become one with all distinct labels.
+    /// The arrows between drawn boxes; several between the same two become one with all distinct
+    /// labels.
     pub(super) fn shown_arrows(&self, depth: usize) -> Vec<Arrow> {
         let mut found: BTreeMap<(usize, usize), Vec<&str>> = BTreeMap::new();
         for arrow in &self.arrows {
@@ -30,6 +31,9 @@ impl Diagram {
                 }
             }
         }
-        found.into_iter().map(|((from, to), labels)| Arrow { from, to, label: labels.join(", ") }).collect()
+        found
+            .into_iter()
+            .map(|((from, to), labels)| Arrow { from, to, label: labels.join(", ") })
+            .collect()
     }
 }

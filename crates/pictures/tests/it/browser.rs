@@ -16,7 +16,11 @@ fn open(document: &Document) -> Option<(Chromium, TempDir)> {
 }
 
 fn text(browser: &Chromium, selector: &str) -> String {
-    browser.evaluate(&format!("document.querySelector({selector:?}).textContent")).as_str().unwrap().to_owned()
+    browser
+        .evaluate(&format!("document.querySelector({selector:?}).textContent"))
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 /// The middle of a cell of the heat map.
@@ -29,7 +33,11 @@ fn cell(browser: &Chromium, example: usize, row: usize, column: usize) -> [f64; 
 fn brightness(browser: &Chromium, cells: &[[f64; 2]]) -> Vec<u32> {
     let pixels = Pixmap::decode_png(&browser.screenshot()).unwrap();
     let at = |[x, y]: &[f64; 2]| pixels.pixel((x - 11.0) as u32, (y - 11.0) as u32).unwrap();
-    cells.iter().map(at).map(|pixel| u32::from(pixel.red()) + u32::from(pixel.green()) + u32::from(pixel.blue())).collect()
+    cells
+        .iter()
+        .map(at)
+        .map(|pixel| u32::from(pixel.red()) + u32::from(pixel.green()) + u32::from(pixel.blue()))
+        .collect()
 }
 
 #[test]
@@ -41,16 +49,28 @@ fn layers_heads_and_numbers() {
 
     browser.click("#heads button[aria-label='layer 3, head 2']");
     assert_eq!(text(&browser, "#title"), "Cross-attention, layer 3, head 2");
-    for (kind, weights) in [&expected.encoder_attentions, &expected.decoder_attentions, &expected.cross_attentions].into_iter().enumerate()
+    for (kind, weights) in
+        [&expected.encoder_attentions, &expected.decoder_attentions, &expected.cross_attentions]
+            .into_iter()
+            .enumerate()
     {
         for head in 0..4 {
             let found = browser.evaluate(&format!("cognate.weights(0, {kind}, 2, {head})"));
-            let found = found.as_array().unwrap().iter().map(|weight| weight.as_f64().unwrap() as f32);
-            assert!(found.zip(weights.head(2, head)).all(|(found, expected)| (found - expected).abs() < 1e-5), "{kind} {head}");
+            let found =
+                found.as_array().unwrap().iter().map(|weight| weight.as_f64().unwrap() as f32);
+            assert!(
+                found
+                    .zip(weights.head(2, head))
+                    .all(|(found, expected)| (found - expected).abs() < 1e-5),
+                "{kind} {head}"
+            );
         }
         let mean = browser.evaluate(&format!("cognate.weights(0, {kind}, 1, 4)"));
         let mean = mean.as_array().unwrap().iter().map(|weight| weight.as_f64().unwrap() as f32);
-        assert!(mean.zip(weights.mean(1)).all(|(found, expected)| (found - expected).abs() < 1e-5), "{kind}");
+        assert!(
+            mean.zip(weights.mean(1)).all(|(found, expected)| (found - expected).abs() < 1e-5),
+            "{kind}"
+        );
     }
 
     // Pointing at cells reads their numbers; larger ones are darker.
@@ -61,7 +81,12 @@ fn layers_heads_and_numbers() {
     for (place, index) in cells.into_iter().zip([least, most]) {
         browser.point(place);
         let (row, column) = (index / 7, index % 7);
-        let told = format!("“▁target{row}” ({}) → “▁source{column}” ({}): {:.4}", row + 1, column + 1, head[index]);
+        let told = format!(
+            "“▁target{row}” ({}) → “▁source{column}” ({}): {:.4}",
+            row + 1,
+            column + 1,
+            head[index]
+        );
         assert_eq!(text(&browser, "#readout-0"), told);
     }
     browser.point([5.0, 5.0]);
@@ -92,7 +117,8 @@ fn layers_heads_and_numbers() {
 #[test]
 fn a_picture_shows_where_words_look() {
     let mut shown = example([2, 2, 7, 4]);
-    shown.source.picture = Some(SourcePicture::new(&[0; 3 * 300 * 200], [300, 200], [2, 3], [1, 0]).unwrap());
+    shown.source.picture =
+        Some(SourcePicture::new(&[0; 3 * 300 * 200], [300, 200], [2, 3], [1, 0]).unwrap());
     let weights = shown.cross_attentions.mean(0);
     let Some((browser, _folder)) = open(&document(vec![shown])) else { return };
     browser.click("#pictures button");
@@ -104,9 +130,17 @@ fn a_picture_shows_where_words_look() {
          const canvas = document.querySelector('.words + div canvas'), [width, height] = [canvas.width, canvas.height];
          [0, 1, 2, 3, 4, 5].map((cell) => canvas.getContext('2d').getImageData(width * ((cell % 3) + 0.5) / 3, height * (Math.floor(cell / 3) + 0.5) / 2, 1, 1).data[0])",
     );
-    let mut shades: Vec<_> = row[1..].iter().zip(shades.as_array().unwrap().iter().map(|shade| shade.as_u64().unwrap())).collect();
+    let mut shades: Vec<_> = row[1..]
+        .iter()
+        .zip(shades.as_array().unwrap().iter().map(|shade| shade.as_u64().unwrap()))
+        .collect();
     shades.sort_by(|a, b| a.0.total_cmp(b.0));
-    assert!(shades.windows(2).all(|pair| pair[0].1 >= pair[1].1) && shades[5].1 == 0 && shades[0].1 > 100, "{shades:?}");
+    assert!(
+        shades.windows(2).all(|pair| pair[0].1 >= pair[1].1)
+            && shades[5].1 == 0
+            && shades[0].1 > 100,
+        "{shades:?}"
+    );
     assert!(text(&browser, ".readout").starts_with("“▁target1” attends to "));
     // The last cell.
     browser.evaluate(
@@ -119,7 +153,9 @@ fn a_picture_shows_where_words_look() {
 #[test]
 fn audio_has_no_attention_of_the_encoder() {
     let Some((browser, _folder)) = open(&document(vec![example_of_audio()])) else { return };
-    let names = browser.evaluate("[...document.querySelectorAll('#kinds button')].map((button) => button.textContent)");
+    let names = browser.evaluate(
+        "[...document.querySelectorAll('#kinds button')].map((button) => button.textContent)",
+    );
     assert_eq!(names, serde_json::json!(["Decoder self", "Cross"]));
     browser.click("#kinds button");
     assert!(text(&browser, "#title").starts_with("Decoder self-attention, layer "));
@@ -151,17 +187,24 @@ fn the_keyboard_suffices() {
     browser.press("ArrowDown");
     browser.press("ArrowRight");
     let mean = document.examples[0].cross_attentions.mean(1);
-    assert_eq!(text(&browser, "#readout-0"), format!("“▁target1” (2) → “▁source1” (2): {:.4}", mean[8]));
+    assert_eq!(
+        text(&browser, "#readout-0"),
+        format!("“▁target1” (2) → “▁source1” (2): {:.4}", mean[8])
+    );
     browser.evaluate("document.querySelector('#heads [aria-checked=true]').focus()");
     browser.press("ArrowUp");
     browser.press("ArrowLeft");
     assert_eq!(text(&browser, "#title"), "Cross-attention, layer 1, head 4");
-    assert_eq!(browser.evaluate("document.activeElement.getAttribute('aria-label')"), "layer 1, head 4");
+    assert_eq!(
+        browser.evaluate("document.activeElement.getAttribute('aria-label')"),
+        "layer 1, head 4"
+    );
     browser.evaluate("document.querySelector('svg.lines').focus()");
     browser.press("ArrowDown");
     let told = text(&browser, "#readout-0");
     assert!(told.starts_with("“▁target1” attends to “▁source"), "{told}");
-    let on = browser.evaluate("document.querySelectorAll('svg.lines line.on').length").as_u64().unwrap();
+    let on =
+        browser.evaluate("document.querySelectorAll('svg.lines line.on').length").as_u64().unwrap();
     let row = &document.examples[0].cross_attentions.head(0, 3)[7..14];
     assert_eq!(on as usize, row.iter().filter(|&&weight| weight >= 0.01).count());
     assert_eq!(browser.complaints(), [""; 0]);
@@ -169,7 +212,9 @@ fn the_keyboard_suffices() {
 
 /// The texts of all elements that a selector finds.
 fn texts(browser: &Chromium, selector: &str) -> Vec<String> {
-    let found = browser.evaluate(&format!("[...document.querySelectorAll({selector:?})].map((e) => e.textContent)"));
+    let found = browser.evaluate(&format!(
+        "[...document.querySelectorAll({selector:?})].map((e) => e.textContent)"
+    ));
     found.as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
 }
 
@@ -203,7 +248,10 @@ fn what_it_does_step_by_step_opens() {
             assert_eq!(browser.evaluate("document.activeElement.className"), "table");
         }
     }
-    assert_eq!(texts(&browser, "#part-1 .table:first-child tbody tr:nth-child(2) td"), ["2", "▁source1", "1", "11.000", "8.000", "12.345"]);
+    assert_eq!(
+        texts(&browser, "#part-1 .table:first-child tbody tr:nth-child(2) td"),
+        ["2", "▁source1", "1", "11.000", "8.000", "12.345"]
+    );
     let summary = explained.layers[1][2];
     let share = |share: f32| format!("{:.1}%", 100.0 * share);
     let [itself, before, after] = summary.own.unwrap().map(share);
@@ -232,20 +280,34 @@ fn what_it_does_step_by_step_opens() {
             "▁source0 0.25▁source1 0.25▁source2 0.25"
         ]
     );
-    assert_eq!(texts(&browser, "#part-3 tbody tr:nth-child(6) .chosen"), ["▁target51.3e-5 is chosen"]);
+    assert_eq!(
+        texts(&browser, "#part-3 tbody tr:nth-child(6) .chosen"),
+        ["▁target51.3e-5 is chosen"]
+    );
     // The tree: each word, below it its log-probability, and how it ends.
     let words = texts(&browser, "svg.tree g text:not(.number):not(.end)");
     assert_eq!(words.len(), explained.beams.as_ref().unwrap().nodes.len());
     assert_eq!(texts(&browser, "svg.tree text.end"), ["#1 -0.2500", "#2 -0.7500", "×"]);
-    assert_eq!(texts(&browser, "svg.tree g.best text.number"), ["-0.50", "-1.00", "-1.50", "-2.00", "-2.50", "-3.00"]);
+    assert_eq!(
+        texts(&browser, "svg.tree g.best text.number"),
+        ["-0.50", "-1.00", "-1.50", "-2.00", "-2.50", "-3.00"]
+    );
     assert_eq!(texts(&browser, ".finished li"), ["the best -0.2500", "the other -0.7500"]);
     // Later words stand to the right of earlier ones, and no two on each other.
     let places = browser.evaluate("[...document.querySelectorAll('svg.tree g text:first-of-type')].map((t) => { const b = t.getBBox(); return [b.x, b.y, b.x + b.width, b.y + b.height]; })");
     let places: Vec<[f64; 4]> = serde_json::from_value(places).unwrap();
     let nodes = &explained.beams.as_ref().unwrap().nodes;
     for (index, place) in places.iter().enumerate() {
-        assert!(nodes[index].parent.is_none_or(|parent| places[parent][2] < place[0]), "{index}: {place:?}");
-        let is_apart = |other: &[f64; 4]| other[0] >= place[2] || other[2] <= place[0] || other[1] >= place[3] || other[3] <= place[1];
+        assert!(
+            nodes[index].parent.is_none_or(|parent| places[parent][2] < place[0]),
+            "{index}: {place:?}"
+        );
+        let is_apart = |other: &[f64; 4]| {
+            other[0] >= place[2]
+                || other[2] <= place[0]
+                || other[1] >= place[3]
+                || other[3] <= place[1]
+        };
         assert!(places[..index].iter().all(is_apart), "{index}: {place:?}");
     }
     assert_eq!(browser.complaints(), [""; 0]);
@@ -264,7 +326,9 @@ fn a_word_that_two_sentences_share_is_marked_in_both() {
     }
     // Side by side, however long the sentences are.
     browser.click("#pictures button:nth-child(2)");
-    let places = browser.evaluate("[...document.querySelectorAll('.space canvas')].map((e) => e.getBoundingClientRect().top)");
+    let places = browser.evaluate(
+        "[...document.querySelectorAll('.space canvas')].map((e) => e.getBoundingClientRect().top)",
+    );
     assert_eq!(places[0], places[1], "side by side");
     let rows = [0, 1].map(|index| cell(&browser, index, 3, 0)[1]);
     assert_eq!(rows[0], rows[1], "rows of one height");
@@ -274,19 +338,26 @@ fn a_word_that_two_sentences_share_is_marked_in_both() {
 #[test]
 fn a_narrow_window_cuts_nothing() {
     let mut long = document(vec![example([6, 8, 9, 9])]);
-    (long.model, long.engine) = ("a/folder/of/some/length".into(), "an engine of version 1.31.1, on some processor".into());
+    (long.model, long.engine) =
+        ("a/folder/of/some/length".into(), "an engine of version 1.31.1, on some processor".into());
     let Some((browser, _folder)) = open(&long) else { return };
     for width in [1300, 900, 520, 380] {
         browser.resize([width, 900]);
         browser.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })");
         browser.wait_for("document.querySelectorAll('svg.tree').length === 1");
-        let [page, header] = ["document.documentElement.scrollWidth", "document.querySelector('header').offsetHeight"]
-            .map(|of| browser.evaluate(of).as_u64().unwrap());
+        let [page, header] = [
+            "document.documentElement.scrollWidth",
+            "document.querySelector('header').offsetHeight",
+        ]
+        .map(|of| browser.evaluate(of).as_u64().unwrap());
         let wide = browser.evaluate(&format!(
             "[...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > {width} && !e.closest('.scroll, .table'))
                 .map((e) => `${{e.tagName}} ${{e.id}} ${{e.className}}`)"
         ));
-        assert!(page <= width.into() && header < 200, "{width}: the page is {page} wide, its header {header} high; {wide}");
+        assert!(
+            page <= width.into() && header < 200,
+            "{width}: the page is {page} wide, its header {header} high; {wide}"
+        );
     }
     assert_eq!(browser.complaints(), [""; 0]);
 }
@@ -313,7 +384,8 @@ fn markup_is_text() {
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
-/// The mark of the space before a word stands where the word begins: on its right, if it runs to the left.
+/// The mark of the space before a word stands where the word begins: on its right, if it runs to
+/// the left.
 #[test]
 fn words_run_as_their_script_does() {
     let mut example = example([2, 2, 3, 3]);
@@ -327,7 +399,10 @@ fn words_run_as_their_script_does() {
         "[...document.querySelectorAll('svg.lines text')].filter((t) => t.getAttribute('text-anchor') === 'start' && t.querySelector('title'))
             .map((t) => { const at = t.textContent.indexOf('▁'), c = t.getExtentOfChar(at), b = t.getBBox(); return c.x + c.width / 2 < b.x + b.width / 2; })",
     );
-    assert_eq!(left.as_array().unwrap().iter().map(|left| left.as_bool().unwrap()).collect::<Vec<_>>(), [true, false, false]);
+    assert_eq!(
+        left.as_array().unwrap().iter().map(|left| left.as_bool().unwrap()).collect::<Vec<_>>(),
+        [true, false, false]
+    );
     assert_eq!(texts(&browser, "svg.lines title")[3..], words, "titles are the words themselves");
     browser.evaluate("document.querySelector('svg.lines').focus()");
     browser.press("ArrowRight");
@@ -344,8 +419,12 @@ fn five_hundred_tokens_are_usable() {
     let weights = &document.examples[0].cross_attentions;
     browser.click("#heads button[aria-label='layer 2, head 5']");
     // What is drawn stays in bounds, however long the text.
-    let [lines, elements] = ["svg.lines line", "*"]
-        .map(|selector| browser.evaluate(&format!("document.querySelectorAll({selector:?}).length")).as_u64().unwrap());
+    let [lines, elements] = ["svg.lines line", "*"].map(|selector| {
+        browser
+            .evaluate(&format!("document.querySelectorAll({selector:?}).length"))
+            .as_u64()
+            .unwrap()
+    });
     assert!(lines <= 4000 && elements < 12_000, "{lines} lines, {elements} elements");
     let canvas = browser.evaluate("(() => { const c = document.querySelector('.space canvas'); return c.width * c.height; })()");
     assert!(canvas.as_u64().unwrap() < 1_500_000, "{canvas}");
@@ -360,7 +439,9 @@ fn five_hundred_tokens_are_usable() {
     // The largest weight of a row is kept, and told.
     let row = &weights.head(1, 4)[479 * 500..];
     let most = (0..500).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap();
-    browser.evaluate(&format!("document.querySelector('.space').parentElement.scrollLeft = {most} * 16 - 60"));
+    browser.evaluate(&format!(
+        "document.querySelector('.space').parentElement.scrollLeft = {most} * 16 - 60"
+    ));
     let place = cell(&browser, 0, 479, most);
     browser.point(place);
     let expected = format!("“▁target479” (480) → “▁source{most}” ({}): {:.4}", most + 1, row[most]);

@@ -16,7 +16,13 @@ use tempfile::TempDir;
 
 /// Far more than any answer takes, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(120);
-const PROGRAMS: [&str; 5] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chromium-headless-shell"];
+const PROGRAMS: [&str; 5] = [
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chromium-headless-shell",
+];
 /// Keys by their names: the codes that pages may still ask for.
 const KEYS: [(&str, u32); 10] = [
     ("Tab", 9),
@@ -47,7 +53,8 @@ pub(crate) struct Chromium {
 }
 
 impl Chromium {
-    /// Opens a file of HTML, in a window of so many pixels; `None`, with a message that the test is skipped, where there is no Chromium.
+    /// Opens a file of HTML, in a window of so many pixels; `None`, with a message that the test is
+    /// skipped, where there is no Chromium.
     pub(crate) fn open(page: &Path, size: [u32; 2]) -> Option<Self> {
         let Some(program) = program() else {
             cognate_testing::skip("no Chromium is found; Debian's package is called chromium");
@@ -56,10 +63,24 @@ impl Chromium {
         let profile = tempfile::tempdir().unwrap();
         // The browser reads requests from file 3, and writes answers to file 4.
         let mut command = Command::new("sh");
-        command.args(["-c", r#"exec "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1"#, "sh"]).arg(program);
-        // Without a namespace of its own, as for root in a container, the browser refuses its sandbox. It opens our own page alone.
-        command.args(["--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]);
-        command.args(["--no-first-run", "--disable-background-networking", "--hide-scrollbars", "--force-device-scale-factor=1"]);
+        command
+            .args(["-c", r#"exec "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1"#, "sh"])
+            .arg(program);
+        // Without a namespace of its own, as for root in a container, the browser refuses its
+        // sandbox. It opens our own page alone.
+        command.args([
+            "--headless",
+            "--remote-debugging-pipe",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+        ]);
+        command.args([
+            "--no-first-run",
+            "--disable-background-networking",
+            "--hide-scrollbars",
+            "--force-device-scale-factor=1",
+        ]);
         command.arg(format!("--user-data-dir={}", profile.path().display())).arg("about:blank");
         let mut browser = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let requests = RefCell::new(browser.stdin.take().unwrap());
@@ -72,10 +93,21 @@ impl Chromium {
         });
         let page = format!("file://{}", page.canonicalize().unwrap().display());
         let (last, complaints) = (Cell::new(0), RefCell::default());
-        let mut chromium =
-            Self { browser, requests, messages, last, session: String::new(), page: page.clone(), complaints, _profile: profile };
+        let mut chromium = Self {
+            browser,
+            requests,
+            messages,
+            last,
+            session: String::new(),
+            page: page.clone(),
+            complaints,
+            _profile: profile,
+        };
         let target = chromium.call("Target.createTarget", json!({ "url": "about:blank" }));
-        let session = chromium.call("Target.attachToTarget", json!({ "targetId": target["targetId"], "flatten": true }));
+        let session = chromium.call(
+            "Target.attachToTarget",
+            json!({ "targetId": target["targetId"], "flatten": true }),
+        );
         chromium.session = session["sessionId"].as_str().unwrap().to_owned();
         for domain in ["Runtime", "Log", "Network"] {
             chromium.call(&format!("{domain}.enable"), json!({}));
@@ -83,7 +115,8 @@ impl Chromium {
         chromium.resize(size);
         let opened = chromium.call("Page.navigate", json!({ "url": page }));
         assert!(opened.get("errorText").is_none(), "{opened}");
-        chromium.wait_for(&format!("location.href === {page:?} && document.readyState === 'complete'"));
+        chromium
+            .wait_for(&format!("location.href === {page:?} && document.readyState === 'complete'"));
         Some(chromium)
     }
 
@@ -96,7 +129,10 @@ impl Chromium {
         }
         self.requests.borrow_mut().write_all(format!("{request}\0").as_bytes()).unwrap();
         loop {
-            let mut message = self.messages.recv_timeout(PATIENCE).unwrap_or_else(|why| panic!("{method}: {why}"));
+            let mut message = self
+                .messages
+                .recv_timeout(PATIENCE)
+                .unwrap_or_else(|why| panic!("{method}: {why}"));
             if message["id"] == json!(self.last.get()) {
                 assert!(message.get("error").is_none(), "{request}: {}", message["error"]);
                 return message["result"].take();
@@ -107,14 +143,22 @@ impl Chromium {
 
     /// Makes the window so many pixels wide and high.
     pub(crate) fn resize(&self, [width, height]: [u32; 2]) {
-        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1.0, "mobile": false });
+        let size =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1.0, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", size);
     }
 
     /// The value of an expression of the page's own language.
     pub(crate) fn evaluate(&self, expression: &str) -> Value {
-        let mut found = self.call("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true, "awaitPromise": true }));
-        assert!(found.get("exceptionDetails").is_none(), "{expression}: {}", found["exceptionDetails"]);
+        let mut found = self.call(
+            "Runtime.evaluate",
+            json!({ "expression": expression, "returnByValue": true, "awaitPromise": true }),
+        );
+        assert!(
+            found.get("exceptionDetails").is_none(),
+            "{expression}: {}",
+            found["exceptionDetails"]
+        );
         found["result"]["value"].take()
     }
 
@@ -130,13 +174,18 @@ impl Chromium {
 
     fn mouse(&self, kind: &str, [x, y]: [f64; 2]) {
         let button = if kind == "mouseMoved" { "none" } else { "left" };
-        self.call("Input.dispatchMouseEvent", json!({ "type": kind, "x": x, "y": y, "button": button, "clickCount": 1 }));
+        self.call(
+            "Input.dispatchMouseEvent",
+            json!({ "type": kind, "x": x, "y": y, "button": button, "clickCount": 1 }),
+        );
     }
 
     /// Clicks the middle of the first element that a selector finds.
     pub(crate) fn click(&self, selector: &str) {
         let middle = self.middle(selector);
-        ["mouseMoved", "mousePressed", "mouseReleased"].into_iter().for_each(|kind| self.mouse(kind, middle));
+        ["mouseMoved", "mousePressed", "mouseReleased"]
+            .into_iter()
+            .for_each(|kind| self.mouse(kind, middle));
     }
 
     /// Where the first element that a selector finds has its middle, scrolled into sight.
@@ -160,7 +209,10 @@ impl Chromium {
 
     /// Lets the page think that the system prefers `light` or `dark`.
     pub(crate) fn prefer(&self, scheme: &str) {
-        self.call("Emulation.setEmulatedMedia", json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] }));
+        self.call(
+            "Emulation.setEmulatedMedia",
+            json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] }),
+        );
     }
 
     /// The window as PNG.
@@ -169,7 +221,8 @@ impl Chromium {
         STANDARD.decode(found["data"].as_str().unwrap()).unwrap()
     }
 
-    /// What the page should not have done so far: errors and warnings on its console, exceptions, and requests for anything but itself.
+    /// What the page should not have done so far: errors and warnings on its console, exceptions,
+    /// and requests for anything but itself.
     pub(crate) fn complaints(&self) -> Vec<String> {
         // Events come in their order: when the last one is there, all are.
         const LAST: &str = "the last event";
@@ -196,7 +249,9 @@ impl Drop for Chromium {
 /// The Chromium that is installed.
 fn program() -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
-    let programs = PROGRAMS.iter().flat_map(|name| std::env::split_paths(&folders).map(move |folder| folder.join(name)));
+    let programs = PROGRAMS
+        .iter()
+        .flat_map(|name| std::env::split_paths(&folders).map(move |folder| folder.join(name)));
     let mac = PathBuf::from("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome");
     programs.chain([mac]).find(|program| program.is_file())
 }
@@ -210,7 +265,8 @@ fn complaint(event: &Value, own: &str) -> Option<String> {
         "Log.entryAdded" => Some(parameters["entry"]["text"].to_string()),
         "Network.requestWillBeSent" => {
             let url = parameters["request"]["url"].as_str()?;
-            (url != own && !url.starts_with("data:") && url != "about:blank").then(|| url.to_owned())
+            (url != own && !url.starts_with("data:") && url != "about:blank")
+                .then(|| url.to_owned())
         }
         _ => None,
     }
@@ -237,6 +293,9 @@ fn complaints_are_heard() {
     chromium.evaluate("new Promise((resolve) => setTimeout(resolve, 50))");
     let complaints = chromium.complaints();
     for expected in ["told", "http://127.0.0.1:9/asked", "thrown"] {
-        assert!(complaints.iter().any(|complaint| complaint.contains(expected)), "{expected}: {complaints:?}");
+        assert!(
+            complaints.iter().any(|complaint| complaint.contains(expected)),
+            "{expected}: {complaints:?}"
+        );
     }
 }

@@ -16,7 +16,8 @@ fn diagram() -> Diagram {
         parameters: if kind == Kind::Module { 1_234_000 } else { 0 },
         operations,
     };
-    let mut boxes = vec![block(MARKUP, None, Kind::Input, 0), block("encoder", None, Kind::Module, 4_000)];
+    let mut boxes =
+        vec![block(MARKUP, None, Kind::Input, 0), block("encoder", None, Kind::Module, 4_000)];
     let (mut arrows, mut last) = (Vec::new(), 0);
     for layer in 0..2 {
         let parent = boxes.len();
@@ -39,18 +40,21 @@ fn boxes_open_by_mouse_and_keyboard() {
     let file = folder.path().join("page.html");
     std::fs::write(&file, diagram().to_html()).unwrap();
     let Some(browser) = Chromium::open(&file, [1000, 900]) else { return };
-    let seen =
-        "[...document.querySelectorAll('.box')].filter((b) => b.checkVisibility()).map((b) => b.querySelector('.name').textContent).join()";
+    let seen = "[...document.querySelectorAll('.box')].filter((b) => b.checkVisibility()).map((b) => b.querySelector('.name').textContent).join()";
     let arrows = "document.querySelectorAll('#arrows > path').length";
     assert_eq!(browser.evaluate(seen), format!("{MARKUP},encoder,0,1,states"));
     // In, between the layers, and out; what a layer reads twice is one arrow.
     assert_eq!(browser.evaluate(arrows), 3);
     assert_eq!(browser.evaluate("document.querySelector('#broken')"), serde_json::Value::Null);
-    let row = browser.evaluate("document.querySelectorAll('.row')[1].innerText.replace(/\\s+/g, ' ')");
+    let row =
+        browser.evaluate("document.querySelectorAll('.row')[1].innerText.replace(/\\s+/g, ' ')");
     assert_eq!(row, "encoder x ← x + f(x) 1.23 M parameters 4 k FLOPs (100%)");
 
     browser.click("[data-depth='99']");
-    assert_eq!(browser.evaluate(seen), format!("{MARKUP},encoder,0,MatMul,Add,1,MatMul,Add,states"));
+    assert_eq!(
+        browser.evaluate(seen),
+        format!("{MARKUP},encoder,0,MatMul,Add,1,MatMul,Add,states")
+    );
     assert_eq!(browser.evaluate(arrows), 7);
     let place = browser.middle(".box.operation .name");
     browser.point(place);
@@ -62,7 +66,10 @@ fn boxes_open_by_mouse_and_keyboard() {
         browser.press(key);
     }
     assert_eq!(
-        browser.evaluate("document.activeElement.innerText.split('\\n')[0].trim()").as_str().map(|name| name.starts_with("encoder")),
+        browser
+            .evaluate("document.activeElement.innerText.split('\\n')[0].trim()")
+            .as_str()
+            .map(|name| name.starts_with("encoder")),
         Some(true)
     );
     browser.press("Enter");
@@ -85,6 +92,15 @@ fn text_for_other_programs() {
       b1 -->|"f32 [src, 8]"| b8
     "##);
     let dot = diagram().to_dot(1);
-    assert!(dot.contains(r#"subgraph cluster_1 {"#) && dot.contains(r#"b2 -> b5 [label="f32 [src, 8]"]"#), "{dot}");
-    assert!(dot.contains(r#"b0 [label="</script><b id=\"broken\">\\ \"quoted\"", fillcolor=lightgrey]"#), "{dot}");
+    assert!(
+        dot.contains(r#"subgraph cluster_1 {"#)
+            && dot.contains(r#"b2 -> b5 [label="f32 [src, 8]"]"#),
+        "{dot}"
+    );
+    assert!(
+        dot.contains(
+            r#"b0 [label="</script><b id=\"broken\">\\ \"quoted\"", fillcolor=lightgrey]"#
+        ),
+        "{dot}"
+    );
 }

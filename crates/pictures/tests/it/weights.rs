@@ -8,8 +8,12 @@ fn json_is_lists_of_lists() {
     let json = serde_json::to_string(&weights).unwrap();
     assert_eq!(json, "[[[[0.25,0.75]],[[0.1,0.9]]]]");
     assert_eq!(serde_json::from_str::<Weights>(&json).unwrap(), weights);
-    let error = serde_json::from_str::<Weights>("[[[[0.25,0.75]],[[0.1]]]]").unwrap_err().to_string();
-    assert!(error.starts_with("attention weights: expected lists of one length in each list"), "{error}");
+    let error =
+        serde_json::from_str::<Weights>("[[[[0.25,0.75]],[[0.1]]]]").unwrap_err().to_string();
+    assert!(
+        error.starts_with("attention weights: expected lists of one length in each list"),
+        "{error}"
+    );
     assert_eq!(weights.mean(0), [0.175, 0.825]);
 }
 
@@ -30,7 +34,14 @@ fn shares_and_spreads() {
         (3.0 + words) / 2.0,
         words,
     ];
-    let found = [&summary.own.unwrap()[..], &[summary.first, summary.last, summary.words, summary.sharpest_words]].concat();
-    assert!(found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-6), "{found:?} {expected:?}");
+    let found = [
+        &summary.own.unwrap()[..],
+        &[summary.first, summary.last, summary.words, summary.sharpest_words],
+    ]
+    .concat();
+    assert!(
+        found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-6),
+        "{found:?} {expected:?}"
+    );
     assert_eq!((summary.sharpest, Summary::of(&weights, false)[0].own), (1, None));
 }

@@ -13,8 +13,8 @@ use std::thread;
 /// A window ends with the line that reaches this number of bytes, which bounds memory.
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// Reads `input` window by window, one for each permit, and sends them. The thread ends when there are no more permits; it can wait for
-/// a line until then.
+/// Reads `input` window by window, one for each permit, and sends them. The thread ends when there
+/// are no more permits; it can wait for a line until then.
 pub(super) fn start<E: From<Error> + Send + 'static>(
     mut input: impl Iterator<Item = Result<Line, E>> + Send + 'static,
     translator: Translator,
@@ -43,12 +43,18 @@ pub(super) fn start<E: From<Error> + Send + 'static>(
         }
     };
     let spawned = thread::Builder::new().name("reader".into()).spawn(read);
-    spawned.map_err(|error| Cause::System { place: "cannot start a thread", message: error.to_string() })?;
+    spawned.map_err(|error| Cause::System {
+        place: "cannot start a thread",
+        message: error.to_string(),
+    })?;
     Ok(())
 }
 
 /// The next lines, none at the end, and the error that ends them.
-fn take<E>(input: &mut impl Iterator<Item = Result<Line, E>>, n_lines: usize) -> (Vec<Line>, Option<E>) {
+fn take<E>(
+    input: &mut impl Iterator<Item = Result<Line, E>>,
+    n_lines: usize,
+) -> (Vec<Line>, Option<E>) {
     let (mut lines, mut bytes) = (Vec::new(), 0);
     while lines.len() < n_lines.max(1) && bytes < WINDOW_BYTES {
         match input.next() {
@@ -72,14 +78,30 @@ fn encode<E: From<Error>>(
     options: &LineOptions,
 ) -> Window<E> {
     let is_last = lines.is_empty() || failure.is_some();
-    let sentences = lines.iter().filter(|_| translator.replaces_unknowns()).map(|line| line.text.clone()).collect();
-    let mut window = Window { first, translations: Vec::new(), sentences, batches: Vec::new(), empty: (0, 0), failure, is_last };
+    let sentences = lines
+        .iter()
+        .filter(|_| translator.replaces_unknowns())
+        .map(|line| line.text.clone())
+        .collect();
+    let mut window = Window {
+        first,
+        translations: Vec::new(),
+        sentences,
+        batches: Vec::new(),
+        empty: (0, 0),
+        failure,
+        is_last,
+    };
     let bytes = |line: &Line| line.text.len() + 1;
     let (mut places, mut sources, mut prefixes) = (Vec::new(), Vec::new(), Vec::new());
     for (place, line) in lines.iter().enumerate() {
         let number = first + place;
-        let prepared = translator.prepare(&line.text).map_err(|error| error.at(format_args!("{} {number}", options.unit)));
-        let prefix = translator.prefix(line).map_err(|error| error.at(format_args!("{} {number}", options.prefix_unit)));
+        let prepared = translator
+            .prepare(&line.text)
+            .map_err(|error| error.at(format_args!("{} {number}", options.unit)));
+        let prefix = translator
+            .prefix(line)
+            .map_err(|error| error.at(format_args!("{} {number}", options.prefix_unit)));
         match prepared.and_then(|prepared| Ok((prepared, prefix?))) {
             Ok(((translation, ids), prefix)) => {
                 window.translations.push(translation);
@@ -100,7 +122,9 @@ fn encode<E: From<Error>>(
     }
     let is_free = prefixes.iter().all(Vec::is_empty);
     let lengths: Vec<_> = sources.iter().map(Vec::len).collect();
-    let take = |all: &mut Vec<Vec<i64>>, indices: &[usize]| indices.iter().map(|&index| std::mem::take(&mut all[index])).collect();
+    let take = |all: &mut Vec<Vec<i64>>, indices: &[usize]| {
+        indices.iter().map(|&index| std::mem::take(&mut all[index])).collect()
+    };
     let batch = |indices: Vec<usize>| {
         let lines_of: Vec<_> = indices.iter().map(|&index| places[index]).collect();
         Batch {

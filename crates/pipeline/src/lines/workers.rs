@@ -31,7 +31,12 @@ struct Worker<E> {
 impl<E> Clone for Worker<E> {
     fn clone(&self) -> Self {
         let Self { translator, batches, limit, results } = self;
-        Self { translator: translator.clone(), batches: batches.clone(), limit: limit.clone(), results: results.clone() }
+        Self {
+            translator: translator.clone(),
+            batches: batches.clone(),
+            limit: limit.clone(),
+            results: results.clone(),
+        }
     }
 }
 
@@ -39,22 +44,29 @@ impl<E: Send + 'static> Workers<E> {
     /// A pool without threads, and later at most `most`.
     pub(super) fn new(translator: Translator, most: usize, results: Sender<Message<E>>) -> Self {
         let (batches, received) = mpsc::channel();
-        let (limit, received) = (Arc::new(AtomicUsize::new(usize::MAX)), Arc::new(Mutex::new(received)));
+        let (limit, received) =
+            (Arc::new(AtomicUsize::new(usize::MAX)), Arc::new(Mutex::new(received)));
         let worker = Worker { translator, batches: received, limit, results };
         Self { worker, batches: Some(batches), threads: Vec::new(), most }
     }
 
-    /// Queues batches; `n_waiting` batches are then not translated. Results are sent as messages in any order.
+    /// Queues batches; `n_waiting` batches are then not translated. Results are sent as messages in
+    /// any order.
     pub(super) fn give(&mut self, batches: Vec<Batch>, n_waiting: usize) -> Result<()> {
         while self.threads.len() < self.most.min(n_waiting) {
             let worker = self.worker.clone();
             let name = format!("worker {}", self.threads.len());
             let spawned = thread::Builder::new().name(name).spawn(move || worker.work());
-            let failed = |error: std::io::Error| Cause::System { place: "cannot start another worker", message: error.to_string() };
+            let failed = |error: std::io::Error| Cause::System {
+                place: "cannot start another worker",
+                message: error.to_string(),
+            };
             self.threads.push(spawned.map_err(failed)?);
         }
         let sender = self.batches.as_ref().expect("taken only when dropped");
-        batches.into_iter().for_each(|batch| sender.send(batch).expect("a receiver is in this value"));
+        batches
+            .into_iter()
+            .for_each(|batch| sender.send(batch).expect("a receiver is in this value"));
         Ok(())
     }
 }
@@ -89,7 +101,8 @@ impl<E> Worker<E> {
             if batch.window >= self.limit.load(Ordering::Relaxed) {
                 continue;
             }
-            let translated = panic::catch_unwind(AssertUnwindSafe(|| self.translate(&mut decoder, batch)));
+            let translated =
+                panic::catch_unwind(AssertUnwindSafe(|| self.translate(&mut decoder, batch)));
             let message = translated.map_or_else(Message::Panic, Message::Done);
             if self.results.send(message).is_err() {
                 return;
@@ -99,7 +112,8 @@ impl<E> Worker<E> {
 
     fn translate(&self, decoder: &mut Option<Box<dyn Decoder>>, batch: Batch) -> Done {
         let Batch { window, lines, numbers, sources, prefixes, bytes } = batch;
-        let mut done = Done { window, n_lines: lines.len(), bytes, translations: Vec::new(), failure: None };
+        let mut done =
+            Done { window, n_lines: lines.len(), bytes, translations: Vec::new(), failure: None };
         let decoder = match decoder {
             Some(decoder) => decoder,
             none => match self.translator.model().decoder() {
@@ -112,9 +126,12 @@ impl<E> Worker<E> {
         };
         // The results of a cancelled batch are not used: its window is after a failure.
         let is_wanted = || window < self.limit.load(Ordering::Relaxed);
-        let sentences = SentenceBatch { sources: (&sources).into(), prefixes: &prefixes, numbers: &numbers };
-        let (found, failure) = self.translator.translate_batch(decoder.as_mut(), &sentences, is_wanted);
-        done.translations = found.into_iter().map(|(index, translation)| (lines[index], translation)).collect();
+        let sentences =
+            SentenceBatch { sources: (&sources).into(), prefixes: &prefixes, numbers: &numbers };
+        let (found, failure) =
+            self.translator.translate_batch(decoder.as_mut(), &sentences, is_wanted);
+        done.translations =
+            found.into_iter().map(|(index, translation)| (lines[index], translation)).collect();
         done.failure = failure.map(|(index, error)| (lines[index], error));
         done
     }

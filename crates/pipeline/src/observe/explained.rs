@@ -1,4 +1,5 @@
-//! Explanations of a sentence: norms of embeddings, probable next tokens, and the tree of beam search.
+//! Explanations of a sentence: norms of embeddings, probable next tokens, and the tree of beam
+//! search.
 
 use super::{Observer, Search, Sentence, Source};
 use crate::error::Result;
@@ -6,7 +7,9 @@ use cognate_folder::{Manifest, ModelSource, open_exported};
 use cognate_generate::{alignment_layer, beam_tree};
 use cognate_model::interface::ATTENTION_MASK;
 use cognate_model::{EmbeddingNames, Model};
-use cognate_pictures::{Attention, Beams, Embeddings, Example, Explained, Finished, Likely, Node, Norms, Step, Summary};
+use cognate_pictures::{
+    Attention, Beams, Embeddings, Example, Explained, Finished, Likely, Node, Norms, Step, Summary,
+};
 use cognate_runtime::{Options, Reference, Runtime, Value, Values};
 use ndarray::{Array2, ArrayD, Axis};
 
@@ -14,8 +17,8 @@ use ndarray::{Array2, ArrayD, Axis};
 const LOOKS: usize = 3;
 
 impl Observer {
-    /// The explanation of an example: `next` are the most probable tokens at each step with their log-probabilities, `followed` the
-    /// log-probabilities of the target's tokens.
+    /// The explanation of an example: `next` are the most probable tokens at each step with their
+    /// log-probabilities, `followed` the log-probabilities of the target's tokens.
     pub(super) fn explained(
         &self,
         sentence: &Sentence,
@@ -24,22 +27,35 @@ impl Observer {
         followed: &[f32],
     ) -> Result<Explained> {
         let embeddings = match &sentence.source {
-            Source::Tokens(ids) => match self.weights().and_then(|weights| weights.map(|model| norms(&model, ids, sentence)).transpose()) {
+            Source::Tokens(ids) => match self
+                .weights()
+                .and_then(|weights| weights.map(|model| norms(&model, ids, sentence)).transpose())
+            {
                 Ok(Some(embeddings)) => embeddings,
-                Ok(None) => Embeddings::Unknown(format!("{}: its weights are rounded to integers", self.model.source())),
+                Ok(None) => Embeddings::Unknown(format!(
+                    "{}: its weights are rounded to integers",
+                    self.model.source()
+                )),
                 Err(error) => Embeddings::Unknown(error.to_string()),
             },
-            Source::Features(_) => Embeddings::Unknown(format!("the model reads {}", self.input.name())),
+            Source::Features(_) => {
+                Embeddings::Unknown(format!("the model reads {}", self.input.name()))
+            }
         };
-        let layers = Attention::ALL.map(|attention| Summary::of(example.weights(attention), attention != Attention::Cross));
+        let layers = Attention::ALL.map(|attention| {
+            Summary::of(example.weights(attention), attention != Attention::Cross)
+        });
         let alignment_layer = alignment_layer(self.model.config());
         let mean = example.cross_attentions.mean(alignment_layer);
-        let steps = mean.chunks(example.source.tokens.len()).zip(&sentence.written).zip(next).enumerate();
+        let steps =
+            mean.chunks(example.source.tokens.len()).zip(&sentence.written).zip(next).enumerate();
         let steps = steps.map(|(step, ((row, &written), next))| {
             let mut order: Vec<usize> = (0..row.len()).collect();
             order.sort_by(|&a, &b| row[b].total_cmp(&row[a]));
             let likely = next.iter().find(|&&(id, _)| id == written).map(|&(_, log)| log);
-            let likeliest = next.iter().map(|&(id, log)| Likely { token: self.token(id), probability: log.exp() });
+            let likeliest = next
+                .iter()
+                .map(|&(id, log)| Likely { token: self.token(id), probability: log.exp() });
             Step {
                 likeliest: likeliest.collect(),
                 written: likely.or_else(|| followed.get(step).copied()).map(f32::exp),
@@ -58,14 +74,21 @@ impl Observer {
         Ok(match source {
             ModelSource::Exported(folder) if Manifest::precision_of(folder)?.is_quantised() => None,
             ModelSource::Exported(folder) => Some(open_exported(folder, self.model.layout())?),
-            ModelSource::Checkpoint(_) | ModelSource::File(_) | ModelSource::Preset(_) => Some(source.open(0, self.ignore_unused)?.0),
+            ModelSource::Checkpoint(_) | ModelSource::File(_) | ModelSource::Preset(_) => {
+                Some(source.open(0, self.ignore_unused)?.0)
+            }
         })
     }
 
     /// The beam search of the translation.
     fn beams(&self, sentence: &Sentence) -> Result<Beams> {
         let Search { settings, prefix } = &sentence.search;
-        let (hypotheses, tree) = beam_tree(self.model.decoder()?.as_mut(), sentence.source.as_sources(), prefix, settings)?;
+        let (hypotheses, tree) = beam_tree(
+            self.model.decoder()?.as_mut(),
+            sentence.source.as_sources(),
+            prefix,
+            settings,
+        )?;
         let nodes = tree.nodes.iter().map(|node| Node {
             token: self.token(node.token),
             parent: node.parent,
@@ -76,17 +99,27 @@ impl Observer {
             let text = self.model.tokenizer().decode(&found.tokens)?;
             Ok(Finished { text, score: found.score })
         });
-        Ok(Beams { width: settings.num_beams, nodes: nodes.collect(), finished: finished.collect::<Result<_>>()? })
+        Ok(Beams {
+            width: settings.num_beams,
+            nodes: nodes.collect(),
+            finished: finished.collect::<Result<_>>()?,
+        })
     }
 }
 
 /// The norms of the inputs of the first layers.
 fn norms(model: &Model, source_ids: &[i64], sentence: &Sentence) -> Result<Embeddings> {
-    let mut session = Reference::F32.load(&cognate_runtime::Source::Graph(model.embeddings()?), &Options::default())?;
-    let ids = |ids: &[i64]| Array2::from_shape_vec((1, ids.len()), ids.to_vec()).expect("a row of ids").into_dyn();
+    let mut session = Reference::F32
+        .load(&cognate_runtime::Source::Graph(model.embeddings()?), &Options::default())?;
+    let ids = |ids: &[i64]| {
+        Array2::from_shape_vec((1, ids.len()), ids.to_vec()).expect("a row of ids").into_dyn()
+    };
     let [source, target] = EmbeddingNames::IDS;
     let mask = Array2::ones((1, source_ids.len())).into_dyn();
-    let inputs: Values = [(source, ids(source_ids)), (ATTENTION_MASK, mask), (target, ids(&sentence.read))].into_iter().collect();
+    let inputs: Values =
+        [(source, ids(source_ids)), (ATTENTION_MASK, mask), (target, ids(&sentence.read))]
+            .into_iter()
+            .collect();
     let outputs = session.run(&inputs)?;
     let lengths = |name: &str| outputs.get(name).map(row_norms).transpose();
     let side = |index: usize| -> Result<Vec<Norms>> {
@@ -101,7 +134,12 @@ fn norms(model: &Model, source_ids: &[i64], sentence: &Sentence) -> Result<Embed
         Ok(tokens.into_iter().zip(sums).enumerate().map(at).collect())
     };
     let config = model.config();
-    Ok(Embeddings::Known { d_model: config.d_model, is_scaled: config.scale_embedding, source: side(0)?, target: side(1)? })
+    Ok(Embeddings::Known {
+        d_model: config.d_model,
+        is_scaled: config.scale_embedding,
+        source: side(0)?,
+        target: side(1)?,
+    })
 }
 
 /// The Euclidean norms of the rows of `[..., len, d_model]`.
@@ -110,5 +148,7 @@ fn row_norms(value: &Value) -> Result<Vec<f32>> {
     let width = values.shape().last().copied().unwrap_or(1);
     let n_rows = values.len() / width.max(1);
     let rows = values.to_shape((n_rows, width)).expect("rows of one width");
-    Ok(rows.map_axis(Axis(1), |row| row.iter().map(|value| value * value).sum::<f32>().sqrt()).to_vec())
+    Ok(rows
+        .map_axis(Axis(1), |row| row.iter().map(|value| value * value).sum::<f32>().sqrt())
+        .to_vec())
 }

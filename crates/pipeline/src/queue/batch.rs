@@ -37,23 +37,34 @@ struct Entered<'t> {
 }
 
 impl<'t> Batch<'t> {
-    pub(super) fn new(translator: &'t Translator, sentences: Vec<Sentence>, observer: &'t dyn Fn(QueueEvent)) -> Self {
+    pub(super) fn new(
+        translator: &'t Translator,
+        sentences: Vec<Sentence>,
+        observer: &'t dyn Fn(QueueEvent),
+    ) -> Self {
         Self { translator, observer, entering: [sentences].into(), entered: BTreeMap::new() }
     }
 
     /// Answers each sentence once, also those that `joining` gives between steps.
-    pub(super) fn translate(&mut self, decoder: &mut dyn Decoder, joining: &dyn Fn(Running) -> Vec<Sentence>) {
+    pub(super) fn translate(
+        &mut self,
+        decoder: &mut dyn Decoder,
+        joining: &dyn Fn(Running) -> Vec<Sentence>,
+    ) {
         let Err(error) = self.run(decoder, joining) else { return };
         // One sentence is the reason; what was streamed cannot be taken back.
         let left = mem::take(&mut self.entered).into_values().map(|entered| entered.sentence);
-        let left: Vec<_> = left.chain(mem::take(&mut self.entering).into_iter().flatten()).collect();
+        let left: Vec<_> =
+            left.chain(mem::take(&mut self.entering).into_iter().flatten()).collect();
         let is_alone = left.len() == 1;
         for sentence in left {
             let streams = sentence.caller.streams;
             self.entering.push_back(vec![sentence]);
             match is_alone || streams {
                 true => self.fail(&error),
-                false => self.run(decoder, &|_| Vec::new()).unwrap_or_else(|error| self.fail(&error)),
+                false => {
+                    self.run(decoder, &|_| Vec::new()).unwrap_or_else(|error| self.fail(&error))
+                }
             }
         }
     }
@@ -66,7 +77,11 @@ impl<'t> Batch<'t> {
         }
     }
 
-    fn run(&mut self, decoder: &mut dyn Decoder, joining: &dyn Fn(Running) -> Vec<Sentence>) -> Result<()> {
+    fn run(
+        &mut self,
+        decoder: &mut dyn Decoder,
+        joining: &dyn Fn(Running) -> Vec<Sentence>,
+    ) -> Result<()> {
         let mut running = RunningBatch::new(self.translator.settings())?;
         let mut steps = 0;
         loop {
@@ -83,29 +98,48 @@ impl<'t> Batch<'t> {
             running.step(decoder, &mut |event| self.observe(event))?;
             steps += 1;
             if decoder.joins() {
-                let joining = joining(Running { sentences: running.len(), longest: running.longest(), steps });
+                let joining = joining(Running {
+                    sentences: running.len(),
+                    longest: running.longest(),
+                    steps,
+                });
                 self.entering.extend(Some(joining).filter(|joining| !joining.is_empty()));
             }
         }
     }
 
-    fn enter(&mut self, running: &mut RunningBatch<'_>, decoder: &mut dyn Decoder, group: Vec<Sentence>) {
+    fn enter(
+        &mut self,
+        running: &mut RunningBatch<'_>,
+        decoder: &mut dyn Decoder,
+        group: Vec<Sentence>,
+    ) {
         match admit(running, decoder, &group) {
             Ok(numbers) => {
                 let tokenizer = self.translator.model().tokenizer();
-                let entered = |sentence| Entered { sentence, stream: StreamingText::new(tokenizer), began: Instant::now() };
+                let entered = |sentence| Entered {
+                    sentence,
+                    stream: StreamingText::new(tokenizer),
+                    began: Instant::now(),
+                };
                 self.entered.extend(numbers.zip(group.into_iter().map(entered)));
             }
-            Err(error) if group.len() == 1 => group.into_iter().for_each(|sentence| sentence.answer(Err(Error::new(error.kind(), &error)))),
+            Err(error) if group.len() == 1 => group
+                .into_iter()
+                .for_each(|sentence| sentence.answer(Err(Error::new(error.kind(), &error)))),
             // One of them is the reason.
             Err(_) => self.entering.extend(group.into_iter().map(|sentence| vec![sentence])),
         }
     }
 
     fn observe(&mut self, event: Event<'_>) -> ControlFlow<()> {
-        let (Event::Token { sentence: number, .. } | Event::Step { sentence: number } | Event::Finished { sentence: number, .. }) = event;
+        let (Event::Token { sentence: number, .. }
+        | Event::Step { sentence: number }
+        | Event::Finished { sentence: number, .. }) = event;
         // Otherwise it was answered with an error.
-        let Some(Entered { sentence, stream, .. }) = self.entered.get_mut(&number) else { return ControlFlow::Break(()) };
+        let Some(Entered { sentence, stream, .. }) = self.entered.get_mut(&number) else {
+            return ControlFlow::Break(());
+        };
         match event {
             Event::Token { token, .. } if sentence.caller.streams => match stream.push(token) {
                 Ok(part) => sentence.send(part),
@@ -136,15 +170,28 @@ impl<'t> Batch<'t> {
 }
 
 /// Lets sentences enter; returns their numbers.
-fn admit(running: &mut RunningBatch<'_>, decoder: &mut dyn Decoder, group: &[Sentence]) -> Result<Range<usize>> {
-    let of = |part: fn(&Sentence) -> &Vec<i64>| group.iter().map(|sentence| part(sentence).clone()).collect::<Vec<_>>();
+fn admit(
+    running: &mut RunningBatch<'_>,
+    decoder: &mut dyn Decoder,
+    group: &[Sentence],
+) -> Result<Range<usize>> {
+    let of = |part: fn(&Sentence) -> &Vec<i64>| {
+        group.iter().map(|sentence| part(sentence).clone()).collect::<Vec<_>>()
+    };
     let (sources, prefixes) = (of(|sentence| &sentence.ids), of(|sentence| &sentence.prefix));
     let numbers: Vec<_> = group.iter().map(|sentence| sentence.place as u64 + 1).collect();
-    Ok(running.admit(decoder, &SentenceBatch { sources: (&sources).into(), prefixes: &prefixes, numbers: &numbers })?)
+    Ok(running.admit(
+        decoder,
+        &SentenceBatch { sources: (&sources).into(), prefixes: &prefixes, numbers: &numbers },
+    )?)
 }
 
 impl Sentence {
-    fn translated(&self, stream: StreamingText<'_>, hypotheses: &[Hypothesis]) -> Result<crate::Translation> {
+    fn translated(
+        &self,
+        stream: StreamingText<'_>,
+        hypotheses: &[Hypothesis],
+    ) -> Result<crate::Translation> {
         if self.caller.has_left() {
             return Err(Cause::Cancelled.into());
         }

@@ -1,7 +1,7 @@
 //! The log-mel frames of an audio stream, of which windows are cut.
 //!
-//! Features depend on the maximum over all audio, so that all of it is read before the first window. Its frames are kept in memory up to
-//! a limit, beyond it in a temporary file.
+//! Features depend on the maximum over all audio, so that all of it is read before the first
+//! window. Its frames are kept in memory up to a limit, beyond it in a temporary file.
 
 use super::voice::VoiceDetector;
 use crate::error::{Cause, Error, Result};
@@ -15,7 +15,8 @@ pub(super) const FRAMES_PER_STEP: usize = 2;
 /// The largest size of frames in memory, in bytes: 8 minutes of 80 filters.
 const IN_MEMORY: usize = 16 << 20;
 
-/// The frames after the audio of a short window: 2 s of silence. With 0.5 s the model repeats texts in place of ending.
+/// The frames after the audio of a short window: 2 s of silence. With 0.5 s the model repeats texts
+/// in place of ending.
 const MARGIN: usize = 200;
 
 /// The frames of audio.
@@ -46,15 +47,20 @@ pub(super) enum Padding {
 }
 
 impl Frames {
-    /// Reads all audio; `detector` listens, and `progress` receives the seconds read and can end it.
+    /// Reads all audio; `detector` listens, and `progress` receives the seconds read and can end
+    /// it.
     pub(super) fn read(
         mut audio: AudioReader,
         extractor: &FeatureExtractor,
         padding: Padding,
-        (mut detector, progress): (Option<&mut dyn VoiceDetector>, &mut dyn FnMut(f64) -> Result<()>),
+        (mut detector, progress): (
+            Option<&mut dyn VoiceDetector>,
+            &mut dyn FnMut(f64) -> Result<()>,
+        ),
     ) -> Result<Self> {
         let (n_mels, chunk, hop) = (extractor.n_mels(), extractor.chunk(), extractor.hop());
-        let (mut energies, mut maximum, mut n_frames) = (SpooledTempFile::new(IN_MEMORY), f32::NEG_INFINITY, 0);
+        let (mut energies, mut maximum, mut n_frames) =
+            (SpooledTempFile::new(IN_MEMORY), f32::NEG_INFINITY, 0);
         let mut bytes = Vec::new();
         let (mut stream, mut n_samples) = (extractor.stream(), 0);
         loop {
@@ -98,7 +104,17 @@ impl Frames {
             return Err(Error::input("the audio is empty; expected at least one frame of 10 ms"));
         }
         let step = hop as f64 / f64::from(SAMPLE_RATE);
-        Ok(Self { energies, n_frames, maximum, n_mels, window: chunk / hop, step, damage: audio.damage(), padding, are_short: false })
+        Ok(Self {
+            energies,
+            n_frames,
+            maximum,
+            n_mels,
+            window: chunk / hop,
+            step,
+            damage: audio.damage(),
+            padding,
+            are_short: false,
+        })
     }
 
     /// With windows that end after a margin, if `are_short`.
@@ -121,11 +137,16 @@ impl Frames {
         frame as f64 * self.step
     }
 
-    /// The features of windows from the given frames on, of at most the given lengths: `[windows, n_mels, frames]`. What is beyond the
-    /// audio is 0. Short windows have the length of the longest.
+    /// The features of windows from the given frames on, of at most the given lengths:
+    /// `[windows, n_mels, frames]`. What is beyond the audio is 0. Short windows have the length of
+    /// the longest.
     pub(super) fn windows(&mut self, windows: &[(usize, usize)]) -> Result<ArrayD<f32>> {
         let size = if self.are_short {
-            let longest = windows.iter().map(|(start, len)| *len.min(&self.n_frames.saturating_sub(*start))).max().unwrap_or(0);
+            let longest = windows
+                .iter()
+                .map(|(start, len)| *len.min(&self.n_frames.saturating_sub(*start)))
+                .max()
+                .unwrap_or(0);
             (longest + MARGIN).next_multiple_of(FRAMES_PER_STEP).clamp(FRAMES_PER_STEP, self.window)
         } else {
             self.window
@@ -139,9 +160,12 @@ impl Frames {
             self.energies.seek(SeekFrom::Start((start * size) as u64)).map_err(unreadable)?;
             self.energies.read_exact(&mut bytes).map_err(unreadable)?;
             let mut columns = features.slice_mut(s![.., ..]);
-            for (mut column, frame) in columns.axis_iter_mut(Axis(1)).zip(bytes.chunks_exact(size)) {
+            for (mut column, frame) in columns.axis_iter_mut(Axis(1)).zip(bytes.chunks_exact(size))
+            {
                 let energies = frame.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
-                column.iter_mut().zip(energies).for_each(|(feature, energy)| *feature = FeatureExtractor::scaled(energy, self.maximum));
+                column.iter_mut().zip(energies).for_each(|(feature, energy)| {
+                    *feature = FeatureExtractor::scaled(energy, self.maximum)
+                });
             }
         }
         Ok(features.into_dyn())
@@ -150,10 +174,17 @@ impl Frames {
 
 fn unwritable(error: io::Error) -> Error {
     let folder = std::env::temp_dir();
-    Cause::InFolder(format!("{}: the features of long audio cannot be written (TMPDIR chooses the folder): {error}", folder.display()))
-        .into()
+    Cause::InFolder(format!(
+        "{}: the features of long audio cannot be written (TMPDIR chooses the folder): {error}",
+        folder.display()
+    ))
+    .into()
 }
 
 fn unreadable(error: io::Error) -> Error {
-    Cause::InFolder(format!("{}: the features of long audio cannot be read again: {error}", std::env::temp_dir().display())).into()
+    Cause::InFolder(format!(
+        "{}: the features of long audio cannot be read again: {error}",
+        std::env::temp_dir().display()
+    ))
+    .into()
 }

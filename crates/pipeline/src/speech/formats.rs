@@ -104,7 +104,11 @@ fn clock(seconds: f64, always_hours: bool, decimal: char) -> String {
     let milliseconds = (seconds.max(0.0) * 1000.0).round() as u64;
     let (hours, minutes) = (milliseconds / 3_600_000, milliseconds / 60_000 % 60);
     let hours = if always_hours || hours > 0 { format!("{hours:02}:") } else { String::new() };
-    format!("{hours}{minutes:02}:{:02}{decimal}{:03}", milliseconds / 1000 % 60, milliseconds % 1000)
+    format!(
+        "{hours}{minutes:02}:{:02}{decimal}{:03}",
+        milliseconds / 1000 % 60,
+        milliseconds % 1000
+    )
 }
 
 #[cfg(test)]
@@ -113,15 +117,41 @@ mod tests {
 
     #[test]
     fn every_format_is_as_of_openai() {
-        let segment = |start, end, text: &str| Segment { start, end, text: text.into(), ..Segment::default() };
-        let segments = vec![segment(0.0, 2.5, " A --> b."), segment(2.5, 2.5, ""), segment(3599.9994, 3661.25, " Two\twords.")];
-        let transcript = Transcription { text: " A".into(), language: "en".into(), segments, ..Transcription::default() };
+        let segment = |start, end, text: &str| Segment {
+            start,
+            end,
+            text: text.into(),
+            ..Segment::default()
+        };
+        let segments = vec![
+            segment(0.0, 2.5, " A --> b."),
+            segment(2.5, 2.5, ""),
+            segment(3599.9994, 3661.25, " Two\twords."),
+        ];
+        let transcript = Transcription {
+            text: " A".into(),
+            language: "en".into(),
+            segments,
+            ..Transcription::default()
+        };
         let documents = TranscriptFormat::ALL.map(|(format, _)| format.document(&transcript));
         assert_eq!(documents[0], "A --> b.\nTwo\twords.\n");
-        assert_eq!(documents[1], "1\n00:00:00,000 --> 00:00:02,500\nA -> b.\n\n2\n00:59:59,999 --> 01:01:01,250\nTwo\twords.\n\n");
-        assert_eq!(documents[2], "WEBVTT\n\n00:00.000 --> 00:02.500\nA -> b.\n\n59:59.999 --> 01:01:01.250\nTwo\twords.\n\n");
-        assert_eq!(documents[3], "start\tend\ttext\n0\t2500\tA --> b.\n3599999\t3661250\tTwo words.\n");
+        assert_eq!(
+            documents[1],
+            "1\n00:00:00,000 --> 00:00:02,500\nA -> b.\n\n2\n00:59:59,999 --> 01:01:01,250\nTwo\twords.\n\n"
+        );
+        assert_eq!(
+            documents[2],
+            "WEBVTT\n\n00:00.000 --> 00:02.500\nA -> b.\n\n59:59.999 --> 01:01:01.250\nTwo\twords.\n\n"
+        );
+        assert_eq!(
+            documents[3],
+            "start\tend\ttext\n0\t2500\tA --> b.\n3599999\t3661250\tTwo words.\n"
+        );
         let object: Value = serde_json::from_str(&documents[4]).expect("JSON");
-        assert_eq!((&object["language"], object["segments"].as_array().map(Vec::len)), (&json!("en"), Some(3)));
+        assert_eq!(
+            (&object["language"], object["segments"].as_array().map(Vec::len)),
+            (&json!("en"), Some(3))
+        );
     }
 }

@@ -32,10 +32,12 @@ pub(crate) struct Window {
 }
 
 impl Transcriber {
-    /// Loads a model that returns the decoder's attention weights, and writes texts without timestamps as transformers does.
+    /// Loads a model that returns the decoder's attention weights, and writes texts without
+    /// timestamps as transformers does.
     pub(crate) fn observing(source: ModelSource, mut options: TranscriberOptions) -> Result<Self> {
         let transcription = &mut options.transcription;
-        (transcription.semantics, transcription.timestamps, transcription.word_timestamps) = (Semantics::Transformers, false, true);
+        (transcription.semantics, transcription.timestamps, transcription.word_timestamps) =
+            (Semantics::Transformers, false, true);
         Self::with_attentions(source, &options, Attentions::All)
     }
 
@@ -49,7 +51,12 @@ impl Transcriber {
                 "expected at most {longest} s of audio, one window of the model; cut out the part to look at"
             ))),
         };
-        let mut frames = Frames::read(AudioReader::open(path)?, extractor, Padding::ToWindow, (None, &mut limit))?;
+        let mut frames = Frames::read(
+            AudioReader::open(path)?,
+            extractor,
+            Padding::ToWindow,
+            (None, &mut limit),
+        )?;
         let (n_heard, window) = (frames.n_heard(), frames.window());
         let (is_wanted, mut decoder) = (|| true, self.model().decoder()?);
         let decoding = self.window_decoder(&is_wanted);
@@ -70,24 +77,40 @@ impl Transcriber {
 impl Window {
     /// A token for each position of the audio, and one for the padding after it.
     pub(crate) fn tokens(&self) -> Vec<Token> {
-        let positions = (0..self.n_positions).map(|position| format!("{:.2} s", position as f64 * self.step));
+        let positions =
+            (0..self.n_positions).map(|position| format!("{:.2} s", position as f64 * self.step));
         let padding = (self.n_padding > 0).then(|| "padding".to_owned());
         positions.chain(padding).zip(0..).map(|(piece, id)| Token { piece, id }).collect()
     }
 
-    /// The spectrogram of the audio: a cell for each position, from low frequencies at the bottom to high ones, dark where they are loud.
+    /// The spectrogram of the audio: a cell for each position, from low frequencies at the bottom
+    /// to high ones, dark where they are loud.
     pub(crate) fn picture(&self) -> Result<SourcePicture> {
-        let heard = self.features.slice(s![0, .., ..(FRAMES_PER_STEP * self.n_positions).min(self.features.shape()[2])]);
+        let heard = self.features.slice(s![
+            0,
+            ..,
+            ..(FRAMES_PER_STEP * self.n_positions).min(self.features.shape()[2])
+        ]);
         let trailing = usize::from(self.n_padding > 0);
-        SourcePicture::new(&spectrogram(heard), [WIDTH, HEIGHT], [1, self.n_positions], [0, trailing]).map_err(Error::input)
+        SourcePicture::new(
+            &spectrogram(heard),
+            [WIDTH, HEIGHT],
+            [1, self.n_positions],
+            [0, trailing],
+        )
+        .map_err(Error::input)
     }
 
-    /// Weights `[.., src]` whose columns are those of [`Window::tokens`]: the padding's are added up.
+    /// Weights `[.., src]` whose columns are those of [`Window::tokens`]: the padding's are added
+    /// up.
     pub(crate) fn of_tokens(&self, weights: Array4<f32>) -> Array4<f32> {
         if self.n_padding == 0 {
             return weights;
         }
-        let padding = weights.slice(s![.., .., .., self.n_positions..]).sum_axis(Axis(3)).insert_axis(Axis(3));
+        let padding = weights
+            .slice(s![.., .., .., self.n_positions..])
+            .sum_axis(Axis(3))
+            .insert_axis(Axis(3));
         concatenate![Axis(3), weights.slice(s![.., .., .., ..self.n_positions]), padding]
     }
 }
@@ -96,11 +119,14 @@ impl Window {
 fn spectrogram(features: ArrayView2<'_, f32>) -> Vec<u8> {
     let (n_mels, n_frames) = features.dim();
     let (least, most) =
-        features.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(least, most), &value| (least.min(value), most.max(value)));
+        features.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(least, most), &value| {
+            (least.min(value), most.max(value))
+        });
     let range = (most - least).max(f32::MIN_POSITIVE);
     let pixel = |index: usize| {
         let (x, y) = (index % WIDTH, index / WIDTH);
-        let loudness = (features[[n_mels - 1 - y * n_mels / HEIGHT, x * n_frames / WIDTH]] - least) / range;
+        let loudness =
+            (features[[n_mels - 1 - y * n_mels / HEIGHT, x * n_frames / WIDTH]] - least) / range;
         [(255.0 * (1.0 - loudness)).round() as u8; 3]
     };
     (0..WIDTH * HEIGHT).flat_map(pixel).collect()

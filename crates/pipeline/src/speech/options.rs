@@ -12,11 +12,12 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Semantics {
-    /// OpenAI's: a window's features end with the speech, and beams are ranked by masked probabilities.
+    /// OpenAI's: a window's features end with the speech, and beams are ranked by masked
+    /// probabilities.
     #[default]
     OpenAi,
-    /// transformers': audio up to one window is padded with zeros, beams are ranked by unmasked probabilities, a rare text is told by its
-    /// tokens.
+    /// transformers': audio up to one window is padded with zeros, beams are ranked by unmasked
+    /// probabilities, a rare text is told by its tokens.
     Transformers,
 }
 
@@ -40,7 +41,8 @@ pub struct TranscriptionOptions {
     pub best_of: usize,
     /// The factor of beams that have to finish.
     pub patience: f32,
-    /// The compression ratio above which a text is too repetitive, if any; by default 2.4, with transformers' semantics 1.35.
+    /// The compression ratio above which a text is too repetitive, if any; by default 2.4, with
+    /// transformers' semantics 1.35.
     #[serde(deserialize_with = "threshold")]
     pub compression_ratio_threshold: Option<Option<f32>>,
     /// The mean log-probability below which a text is rejected, if any.
@@ -70,12 +72,14 @@ pub struct TranscriptionOptions {
     pub suppress_tokens: Vec<i64>,
     /// The seed of sampling.
     pub seed: u64,
-    /// Whether windows end 2 s after their audio, and are not padded to their full length: short audio is read faster, and its text can
-    /// differ.
+    /// Whether windows end 2 s after their audio, and are not padded to their full length: short
+    /// audio is read faster, and its text can differ.
     pub short_windows: bool,
-    /// The number of windows that are decoded together, cut in pauses; 1 for windows that follow timestamps.
+    /// The number of windows that are decoded together, cut in pauses; 1 for windows that follow
+    /// timestamps.
     pub batch: usize,
-    /// The file of the package silero-vad that finds pauses; by default one in the model's folder, else the energy of the audio tells them.
+    /// The file of the package silero-vad that finds pauses; by default one in the model's folder,
+    /// else the energy of the audio tells them.
     #[serde(alias = "vad")]
     pub voice_detector: Option<PathBuf>,
 }
@@ -131,8 +135,8 @@ impl Default for TranscriptionOptions {
 }
 
 impl TranscriptionOptions {
-    /// Reads options by name: the fields' names, or those of OpenAI's command (`temperature`, `logprob_threshold`). Others have their
-    /// defaults.
+    /// Reads options by name: the fields' names, or those of OpenAI's command (`temperature`,
+    /// `logprob_threshold`). Others have their defaults.
     ///
     /// # Errors
     /// If a name is unknown, or a value has another type; the error names it.
@@ -141,10 +145,17 @@ impl TranscriptionOptions {
     }
 
     pub(super) fn check(&self) -> Result<()> {
-        if self.temperatures.is_empty() || self.temperatures.iter().any(|temperature| !(0.0..=10.0).contains(temperature)) {
-            return Err(Error::wrong_option("temperature", format!("expected numbers from 0 to 10, found {:?}", self.temperatures)));
+        if self.temperatures.is_empty()
+            || self.temperatures.iter().any(|temperature| !(0.0..=10.0).contains(temperature))
+        {
+            return Err(Error::wrong_option(
+                "temperature",
+                format!("expected numbers from 0 to 10, found {:?}", self.temperatures),
+            ));
         }
-        for (name, count) in [("beam_size", self.beam_size), ("best_of", self.best_of), ("batch", self.batch)] {
+        for (name, count) in
+            [("beam_size", self.beam_size), ("best_of", self.best_of), ("batch", self.batch)]
+        {
             if !(1..=256).contains(&count) {
                 return Err(Error::wrong_option(name, format!("expected 1 to 256, found {count}")));
             }
@@ -153,13 +164,20 @@ impl TranscriptionOptions {
             return Err(Error::wrong_option("max_new_tokens", "expected 1 or more, found 0"));
         }
         if !(0.01..=100.0).contains(&self.patience) {
-            return Err(Error::wrong_option("patience", format!("expected 0.01 to 100, found {}", self.patience)));
+            return Err(Error::wrong_option(
+                "patience",
+                format!("expected 0.01 to 100, found {}", self.patience),
+            ));
         }
         Ok(())
     }
 
     pub(super) fn compression_limit(&self) -> Option<f32> {
-        self.compression_ratio_threshold.unwrap_or(Some(if self.semantics == Semantics::OpenAi { 2.4 } else { 1.35 }))
+        self.compression_ratio_threshold.unwrap_or(Some(if self.semantics == Semantics::OpenAi {
+            2.4
+        } else {
+            1.35
+        }))
     }
 }
 

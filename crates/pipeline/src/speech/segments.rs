@@ -48,14 +48,27 @@ pub(super) struct Cuts {
     pub(super) ends_in_silence: bool,
 }
 
-/// Cuts tokens between adjacent timestamps, as OpenAI's `transcribe`; `first` is the token of time 0.
+/// Cuts tokens between adjacent timestamps, as OpenAI's `transcribe`; `first` is the token of time
+/// 0.
 pub(super) fn cut(tokens: &[i64], first: i64) -> Cuts {
     let is_timestamp = |token: &i64| *token >= first;
-    let ends_in_silence = matches!(tokens, [.., before, last] if !is_timestamp(before) && is_timestamp(last));
-    let mut bounds: Vec<usize> = (1..tokens.len()).filter(|&at| is_timestamp(&tokens[at - 1]) && is_timestamp(&tokens[at])).collect();
+    let ends_in_silence =
+        matches!(tokens, [.., before, last] if !is_timestamp(before) && is_timestamp(last));
+    let mut bounds: Vec<usize> = (1..tokens.len())
+        .filter(|&at| is_timestamp(&tokens[at - 1]) && is_timestamp(&tokens[at]))
+        .collect();
     if bounds.is_empty() {
-        let last = tokens.iter().rev().find(|token| is_timestamp(token)).map(|token| token - first).filter(|step| *step > 0);
-        return Cuts { cuts: vec![Cut { times: [Some(0), last], tokens: tokens.to_vec() }], next: None, ends_in_silence };
+        let last = tokens
+            .iter()
+            .rev()
+            .find(|token| is_timestamp(token))
+            .map(|token| token - first)
+            .filter(|step| *step > 0);
+        return Cuts {
+            cuts: vec![Cut { times: [Some(0), last], tokens: tokens.to_vec() }],
+            next: None,
+            ends_in_silence,
+        };
     }
     if ends_in_silence {
         bounds.push(tokens.len());
@@ -64,14 +77,23 @@ pub(super) fn cut(tokens: &[i64], first: i64) -> Cuts {
     let cuts = bounds.iter().map(|&end| {
         let tokens = tokens[begin..end].to_vec();
         begin = end;
-        Cut { times: [tokens.first(), tokens.last()].map(|token| token.map(|token| token - first)), tokens }
+        Cut {
+            times: [tokens.first(), tokens.last()].map(|token| token.map(|token| token - first)),
+            tokens,
+        }
     });
     let cuts = cuts.collect();
     Cuts { cuts, next: (!ends_in_silence).then(|| tokens[begin - 1] - first), ends_in_silence }
 }
 
 impl Segment {
-    pub(super) fn of(found: &WindowText, seek: usize, [start, end]: [f64; 2], tokens: Vec<i64>, text: String) -> Self {
+    pub(super) fn of(
+        found: &WindowText,
+        seek: usize,
+        [start, end]: [f64; 2],
+        tokens: Vec<i64>,
+        text: String,
+    ) -> Self {
         Self {
             id: 0,
             seek,
@@ -114,13 +136,21 @@ mod tests {
             (&[5, 6], &[(Some(0), None, 2)], None),
             // What follows the last pair is read again.
             (&[100, 5, 120, 120, 6], &[(Some(0), Some(20), 3)], Some(20)),
-            (&[100, 5, 120, 130, 6, 140, 140], &[(Some(0), Some(20), 3), (Some(30), Some(40), 3)], Some(40)),
+            (
+                &[100, 5, 120, 130, 6, 140, 140],
+                &[(Some(0), Some(20), 3), (Some(30), Some(40), 3)],
+                Some(40),
+            ),
             // A single timestamp at the end: nothing follows.
             (&[100, 5, 120, 130, 6, 140], &[(Some(0), Some(20), 3), (Some(30), Some(40), 3)], None),
         ];
         for (tokens, expected, next) in cases {
             let found = cut(tokens, 100);
-            let cuts: Vec<_> = found.cuts.iter().map(|cut| (cut.times[0], cut.times[1], cut.tokens.len())).collect();
+            let cuts: Vec<_> = found
+                .cuts
+                .iter()
+                .map(|cut| (cut.times[0], cut.times[1], cut.tokens.len()))
+                .collect();
             assert_eq!((cuts.as_slice(), found.next), (expected, next), "{tokens:?}");
         }
     }

@@ -1,4 +1,5 @@
-//! The special tokens of Whisper (Radford et al. 2022, section 2.3), from `generation_config.json` or the tokenizer.
+//! The special tokens of Whisper (Radford et al. 2022, section 2.3), from `generation_config.json`
+//! or the tokenizer.
 
 use super::languages::LANGUAGES;
 use crate::error::{Cause, Error, Result};
@@ -54,19 +55,38 @@ struct Fields {
 
 impl SpeechTokens {
     /// The tokens of a model; `generation` is the text of its `generation_config.json`.
-    pub(super) fn read(generation: Option<&str>, tokenizer: &Tokenizer, config: &Config, settings: &Settings) -> Result<Self> {
+    pub(super) fn read(
+        generation: Option<&str>,
+        tokenizer: &Tokenizer,
+        config: &Config,
+        settings: &Settings,
+    ) -> Result<Self> {
         let wrong = |error| Cause::InFolder(format!("generation_config.json: {error}"));
-        let fields: Fields = generation.map(serde_json::from_str).transpose().map_err(wrong)?.unwrap_or_default();
-        let named = |name: &str| tokenizer.target_id(&format!("<|{name}|>")).filter(|id| (*id as usize) < config.vocab);
-        let missing = |name: &str| {
-            Error::from(Cause::InFolder(format!("the model has no token <|{name}|>: expected a Whisper model with its tokenizer")))
+        let fields: Fields =
+            generation.map(serde_json::from_str).transpose().map_err(wrong)?.unwrap_or_default();
+        let named = |name: &str| {
+            tokenizer.target_id(&format!("<|{name}|>")).filter(|id| (*id as usize) < config.vocab)
         };
-        let no_timestamps = fields.no_timestamps_token_id.or_else(|| named("notimestamps")).ok_or_else(|| missing("notimestamps"))?;
+        let missing = |name: &str| {
+            Error::from(Cause::InFolder(format!(
+                "the model has no token <|{name}|>: expected a Whisper model with its tokenizer"
+            )))
+        };
+        let no_timestamps = fields
+            .no_timestamps_token_id
+            .or_else(|| named("notimestamps"))
+            .ok_or_else(|| missing("notimestamps"))?;
         let is_multilingual = fields.is_multilingual.unwrap_or(config.vocab >= MULTILINGUAL_VOCAB);
         let languages = match (is_multilingual, fields.lang_to_id) {
             (false, _) => Vec::new(),
-            (true, Some(known)) => known.into_iter().map(|(name, id)| (name.trim_matches(['<', '|', '>']).to_owned(), id)).collect(),
-            (true, None) => LANGUAGES.iter().filter_map(|(code, _)| Some(((*code).to_owned(), named(code)?))).collect(),
+            (true, Some(known)) => known
+                .into_iter()
+                .map(|(name, id)| (name.trim_matches(['<', '|', '>']).to_owned(), id))
+                .collect(),
+            (true, None) => LANGUAGES
+                .iter()
+                .filter_map(|(code, _)| Some(((*code).to_owned(), named(code)?)))
+                .collect(),
         };
         let tasks = ["transcribe", "translate"].map(|task| {
             let known = fields.task_to_id.as_ref().and_then(|tasks| tasks.get(task).copied());
@@ -75,17 +95,28 @@ impl SpeechTokens {
         let stack = config.decoder;
         let alignment_heads = fields.alignment_heads.unwrap_or_else(|| {
             // OpenAI's default: all heads of the upper half.
-            (stack.n_layers / 2..stack.n_layers).flat_map(|layer| (0..stack.heads).map(move |head| [layer, head])).collect()
+            (stack.n_layers / 2..stack.n_layers)
+                .flat_map(|layer| (0..stack.heads).map(move |head| [layer, head]))
+                .collect()
         });
-        if let Some([layer, head]) = alignment_heads.iter().find(|[layer, head]| *layer >= stack.n_layers || *head >= stack.heads) {
+        if let Some([layer, head]) = alignment_heads
+            .iter()
+            .find(|[layer, head]| *layer >= stack.n_layers || *head >= stack.heads)
+        {
             let found = format!("layer {layer}, head {head}");
-            let message = format!("alignment_heads: expected less than {} layers of {} heads, found {found}", stack.n_layers, stack.heads);
+            let message = format!(
+                "alignment_heads: expected less than {} layers of {} heads, found {found}",
+                stack.n_layers, stack.heads
+            );
             return Err(wrong_setting(message));
         }
         let tokens = Self {
             start: settings.start_token,
             end: settings.eos_tokens.first().copied().unwrap_or(config.eos_token as i64),
-            previous: fields.prev_sot_token_id.or_else(|| named("startofprev")).unwrap_or(no_timestamps - 2),
+            previous: fields
+                .prev_sot_token_id
+                .or_else(|| named("startofprev"))
+                .unwrap_or(no_timestamps - 2),
             no_speech: no_timestamps - 1,
             no_timestamps,
             languages,
@@ -94,8 +125,15 @@ impl SpeechTokens {
             alignment_heads,
         };
         let used = [tokens.start, tokens.end, tokens.previous, tokens.no_speech, no_timestamps + 1];
-        match used.into_iter().chain(tokens.languages.iter().map(|(_, id)| *id)).find(|id| !(0..config.vocab as i64).contains(id)) {
-            Some(id) => Err(wrong_setting(format!("the token {id} is outside the vocabulary of {}", config.vocab))),
+        match used
+            .into_iter()
+            .chain(tokens.languages.iter().map(|(_, id)| *id))
+            .find(|id| !(0..config.vocab as i64).contains(id))
+        {
+            Some(id) => Err(wrong_setting(format!(
+                "the token {id} is outside the vocabulary of {}",
+                config.vocab
+            ))),
             None => Ok(tokens),
         }
     }
@@ -111,49 +149,75 @@ impl SpeechTokens {
     }
 
     pub(super) fn rules(&self) -> TimestampRules {
-        TimestampRules { no_timestamps: self.no_timestamps, first: self.first_timestamp(), max_initial: self.max_initial }
+        TimestampRules {
+            no_timestamps: self.no_timestamps,
+            first: self.first_timestamp(),
+            max_initial: self.max_initial,
+        }
     }
 
     /// The code of a language given by code or English name.
     pub(super) fn language(&self, named: &str) -> Result<String> {
         let named = named.to_lowercase();
-        let code = LANGUAGES.iter().find(|(code, names)| *code == named || names.split('|').any(|name| name == named));
+        let code = LANGUAGES
+            .iter()
+            .find(|(code, names)| *code == named || names.split('|').any(|name| name == named));
         let code = code.map_or(named.as_str(), |(code, _)| code);
         if !self.is_multilingual() {
             let message = format!("expected en, found {named}: the model is English-only");
-            return if code == "en" { Ok(code.into()) } else { Err(Error::wrong_option("language", message)) };
+            return if code == "en" {
+                Ok(code.into())
+            } else {
+                Err(Error::wrong_option("language", message))
+            };
         }
         match self.languages.iter().any(|(known, _)| known == code) {
             true => Ok(code.into()),
             false => {
                 let known: Vec<_> = self.languages.iter().map(|(code, _)| code.as_str()).collect();
-                Err(Error::wrong_option("language", format!("expected one of {}, found {named}", known.join(", "))))
+                Err(Error::wrong_option(
+                    "language",
+                    format!("expected one of {}, found {named}", known.join(", ")),
+                ))
             }
         }
     }
 
-    /// What precedes the text of a window, in the order of faster-whisper: hot words, the end of earlier text, and `prompt`. Earlier text
-    /// gives way to hot words where less than a quarter of the positions would be left.
-    pub(super) fn start_of_window(&self, [hotwords, previous, prompt]: [&[i64]; 3], positions: usize) -> Vec<i64> {
+    /// What precedes the text of a window, in the order of faster-whisper: hot words, the end of
+    /// earlier text, and `prompt`. Earlier text gives way to hot words where less than a quarter of
+    /// the positions would be left.
+    pub(super) fn start_of_window(
+        &self,
+        [hotwords, previous, prompt]: [&[i64]; 3],
+        positions: usize,
+    ) -> Vec<i64> {
         let mut start = Vec::new();
         if !hotwords.is_empty() || !previous.is_empty() {
             start.push(self.previous);
             start.extend(hotwords);
-            let room = (positions - positions / 4).saturating_sub(start.len() + prompt.len()).min(longest_part(positions));
+            let room = (positions - positions / 4)
+                .saturating_sub(start.len() + prompt.len())
+                .min(longest_part(positions));
             start.extend(&previous[previous.len().saturating_sub(room)..]);
         }
         start.extend(prompt);
         start
     }
 
-    /// The prompt of a window: start, language, task, and the token that says that there are no timestamps.
+    /// The prompt of a window: start, language, task, and the token that says that there are no
+    /// timestamps.
     pub(super) fn prompt(&self, language: &str, task: Task, timestamps: bool) -> Result<Vec<i64>> {
         let mut prompt = vec![self.start];
         if self.is_multilingual() {
-            prompt.extend(self.languages.iter().find(|(code, _)| code == language).map(|(_, id)| *id));
+            prompt.extend(
+                self.languages.iter().find(|(code, _)| code == language).map(|(_, id)| *id),
+            );
             prompt.extend(self.tasks[usize::from(task == Task::Translate)]);
         } else if task == Task::Translate {
-            return Err(Error::wrong_option("task", "the model is English-only and does not translate"));
+            return Err(Error::wrong_option(
+                "task",
+                "the model is English-only and does not translate",
+            ));
         }
         prompt.extend((!timestamps).then_some(self.no_timestamps));
         Ok(prompt)

@@ -1,7 +1,7 @@
 //! Transcription of audio: windows of 30 s, each decoded to segments.
 //!
-//! A window begins where the last complete segment of the one before ended (Radford et al. 2022, section 3.8), or windows are cut in
-//! pauses and decoded in batches.
+//! A window begins where the last complete segment of the one before ended (Radford et al. 2022,
+//! section 3.8), or windows are cut in pauses and decoded in batches.
 
 use super::features::{FRAMES_PER_STEP, Frames, Padding};
 use super::languages::LANGUAGES;
@@ -119,24 +119,37 @@ impl Transcriber {
         Self::with_attentions(source, options, Attentions::Cross)
     }
 
-    pub(super) fn with_attentions(source: ModelSource, options: &TranscriberOptions, attentions: Attentions) -> Result<Self> {
+    pub(super) fn with_attentions(
+        source: ModelSource,
+        options: &TranscriberOptions,
+        attentions: Attentions,
+    ) -> Result<Self> {
         let TranscriberOptions { load, transcription: options } = options;
         options.check()?;
         let folder = source.folder()?.to_owned();
         let Configuration { config, generation_json, .. } = Configuration::read(&folder)?;
         let Front::Frames { n_mels, positions: windows } = config.front else {
             let reads = if matches!(config.front, Front::Pixels(_)) { "images" } else { "text" };
-            let message = format!("{}: a model of {reads}; expected a speech model such as Whisper", folder.display());
+            let message = format!(
+                "{}: a model of {reads}; expected a speech model such as Whisper",
+                folder.display()
+            );
             return Err(Cause::InFolder(message).into());
         };
         let extractor = extractor(&folder, n_mels, windows)?;
         let model = LoadedModel::open_speech(source, load, attentions)?;
-        let tokens = SpeechTokens::read(generation_json.as_deref(), model.tokenizer(), &config, model.settings())?;
+        let tokens = SpeechTokens::read(
+            generation_json.as_deref(),
+            model.tokenizer(),
+            &config,
+            model.settings(),
+        )?;
         let positions = config.max_positions.unwrap_or(0);
-        let silero = match (options.batch, options.voice_detector.clone().or_else(|| silero_in(&folder))) {
-            (2.., Some(path)) => Some((SileroModel::load(&path, load)?, path)),
-            _ => None,
-        };
+        let silero =
+            match (options.batch, options.voice_detector.clone().or_else(|| silero_in(&folder))) {
+                (2.., Some(path)) => Some((SileroModel::load(&path, load)?, path)),
+                _ => None,
+            };
         Self::new(Arc::new(Shared { model, tokens, extractor, positions, silero }), options.clone())
     }
 
@@ -152,8 +165,13 @@ impl Transcriber {
         options.check()?;
         let Shared { model, tokens, .. } = &*shared;
         let vocab = model.config().vocab;
-        if let Some(id) = options.suppress_tokens.iter().find(|id| usize::try_from(**id).map_or(true, |id| id >= vocab)) {
-            let message = format!("expected ids from 0 to {}, those of the model, found {id}", vocab - 1);
+        if let Some(id) = options
+            .suppress_tokens
+            .iter()
+            .find(|id| usize::try_from(**id).map_or(true, |id| id >= vocab))
+        {
+            let message =
+                format!("expected ids from 0 to {}, those of the model, found {id}", vocab - 1);
             return Err(Error::wrong_option("suppress_tokens", message));
         }
         if options.word_timestamps {
@@ -168,14 +186,19 @@ impl Transcriber {
             tokens.prompt("en", options.task, options.timestamps)?;
         }
         let encoded = |text: Option<&str>| {
-            let ids = text.map(|text| model.tokenizer().encode_target(&format!(" {}", text.trim())));
+            let ids =
+                text.map(|text| model.tokenizer().encode_target(&format!(" {}", text.trim())));
             ids.transpose().map(Option::unwrap_or_default)
         };
         let hotwords = options.hotwords.as_deref().filter(|words| !words.trim().is_empty());
-        let (initial_prompt, hotwords) = (encoded(options.initial_prompt.as_deref())?, encoded(hotwords)?);
+        let (initial_prompt, hotwords) =
+            (encoded(options.initial_prompt.as_deref())?, encoded(hotwords)?);
         let longest = longest_part(shared.positions);
         if hotwords.len() > longest {
-            return Err(Error::wrong_option("hotwords", format!("expected at most {longest} tokens, found {}", hotwords.len())));
+            return Err(Error::wrong_option(
+                "hotwords",
+                format!("expected at most {longest} tokens, found {}", hotwords.len()),
+            ));
         }
         Ok(Self { shared, options, initial_prompt, hotwords })
     }
@@ -192,11 +215,10 @@ impl Transcriber {
 
     /// What finds the pauses in which windows are cut, if they are decoded in batches.
     pub fn voice_detector(&self) -> Option<String> {
-        let name = self
-            .shared
-            .silero
-            .as_ref()
-            .map_or("the energy of the audio".into(), |(_, path)| format!("Silero's detector {}", path.display()));
+        let name =
+            self.shared.silero.as_ref().map_or("the energy of the audio".into(), |(_, path)| {
+                format!("Silero's detector {}", path.display())
+            });
         (self.options.batch > 1).then_some(name)
     }
 
@@ -217,14 +239,20 @@ impl Transcriber {
     ///
     /// # Errors
     /// As [`Transcriber::transcribe`].
-    pub fn transcribe_with(&self, audio: AudioReader, events: &mut dyn FnMut(TranscriptionEvent<'_>)) -> Result<Transcription> {
+    pub fn transcribe_with(
+        &self,
+        audio: AudioReader,
+        events: &mut dyn FnMut(TranscriptionEvent<'_>),
+    ) -> Result<Transcription> {
         self.transcribe_while(audio, events, &|| true)
     }
 
-    /// Transcribes an audio stream until `is_wanted` becomes false, which is asked before each step.
+    /// Transcribes an audio stream until `is_wanted` becomes false, which is asked before each
+    /// step.
     ///
     /// # Errors
-    /// As [`Transcriber::transcribe`], or with [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    /// As [`Transcriber::transcribe`], or with
+    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
     pub fn transcribe_while(
         &self,
         audio: AudioReader,
@@ -232,7 +260,11 @@ impl Transcriber {
         is_wanted: &dyn Fn() -> bool,
     ) -> Result<Transcription> {
         let (Shared { model, extractor, .. }, options) = (&*self.shared, &self.options);
-        let padding = if options.semantics == Semantics::OpenAi { Padding::Window } else { Padding::ToWindow };
+        let padding = if options.semantics == Semantics::OpenAi {
+            Padding::Window
+        } else {
+            Padding::ToWindow
+        };
         let mut detector = (options.batch > 1).then(|| -> Box<dyn VoiceDetector> {
             match &self.shared.silero {
                 Some((silero, _)) => Box::new(silero.detector()),
@@ -252,13 +284,19 @@ impl Transcriber {
             events(TranscriptionEvent::Language { code: &language, probability });
         }
         let prompt = self.prompt(&language)?;
-        let found =
-            Transcription { language, duration: frames.seconds(frames.n_heard()), damage: frames.damage, ..Transcription::default() };
+        let found = Transcription {
+            language,
+            duration: frames.seconds(frames.n_heard()),
+            damage: frames.damage,
+            ..Transcription::default()
+        };
         let n_heard = frames.n_heard();
         let mut run = Run { transcriber: self, decoding, frames, prompt, found, events };
         match detector {
             None => run.sequentially(decoder.as_mut())?,
-            Some(detector) => run.in_batches(decoder.as_mut(), &Speech::new(detector.finish(n_heard)?))?,
+            Some(detector) => {
+                run.in_batches(decoder.as_mut(), &Speech::new(detector.finish(n_heard)?))?
+            }
         }
         let mut found = run.found;
         found.text = found.segments.iter().map(|segment| segment.text.as_str()).collect();
@@ -269,10 +307,21 @@ impl Transcriber {
         &self.shared.extractor
     }
 
-    pub(super) fn window_decoder<'a>(&'a self, is_wanted: &'a dyn Fn() -> bool) -> WindowDecoder<'a> {
+    pub(super) fn window_decoder<'a>(
+        &'a self,
+        is_wanted: &'a dyn Fn() -> bool,
+    ) -> WindowDecoder<'a> {
         let Self { shared, options, hotwords, .. } = self;
         let (tokenizer, settings) = (shared.model.tokenizer(), shared.model.settings());
-        WindowDecoder { tokens: &shared.tokens, tokenizer, settings, options, hotwords, positions: shared.positions, is_wanted }
+        WindowDecoder {
+            tokens: &shared.tokens,
+            tokenizer,
+            settings,
+            options,
+            hotwords,
+            positions: shared.positions,
+            is_wanted,
+        }
     }
 
     /// The code of the language, and its probability if it is detected, in the first window.
@@ -288,7 +337,8 @@ impl Transcriber {
             None if tokens.is_multilingual() => {
                 let window = (0, frames.window().min(frames.n_heard()));
                 let found = decoding.languages(decoder, &frames.windows(&[window])?)?;
-                let (code, probability) = found.into_iter().next().expect("a language for each window");
+                let (code, probability) =
+                    found.into_iter().next().expect("a language for each window");
                 (code, Some(probability))
             }
             None => ("en".into(), None),
@@ -327,7 +377,10 @@ fn check_lengths(model: &LoadedModel) -> Result<()> {
     let is_fixed = match model.layout().files().first().filter(|_| optimum(folder).is_none()) {
         Some(file) => {
             let graph = read_model(&folder.join(file))?.graph.unwrap_or_default();
-            let shape = graph.input.first().and_then(|input| input.r#type.as_ref()?.tensor_type.as_ref()?.shape.as_ref());
+            let shape = graph
+                .input
+                .first()
+                .and_then(|input| input.r#type.as_ref()?.tensor_type.as_ref()?.shape.as_ref());
             shape.and_then(|shape| shape.dim.last()).is_none_or(|size| size.dim_value.is_some())
         }
         None => true,
@@ -351,7 +404,10 @@ fn silero_in(folder: &Path) -> Option<PathBuf> {
 fn extractor(folder: &Path, n_mels: usize, positions: usize) -> Result<FeatureExtractor> {
     let path = folder.join(PREPROCESSOR_CONFIG);
     let text = read_if_there(&path)?.ok_or_else(|| {
-        Cause::InFolder(format!("{}: missing; copy it from the checkpoint: it describes the features of the audio", path.display()))
+        Cause::InFolder(format!(
+            "{}: missing; copy it from the checkpoint: it describes the features of the audio",
+            path.display()
+        ))
     })?;
     let extractor = FeatureExtractor::from_json(&text, &path.display().to_string())?;
     let found = [extractor.n_mels(), extractor.chunk() / extractor.hop()];
@@ -397,7 +453,12 @@ impl Run<'_> {
                 let room = (self.decoding.positions / 2).saturating_sub(1 + initial_prompt.len());
                 previous = [initial_prompt, &rest[rest.len().saturating_sub(room)..]].concat();
             }
-            let text = self.decoding.text(decoder, Sources::Features(&features), [&previous, &self.prompt], number)?;
+            let text = self.decoding.text(
+                decoder,
+                Sources::Features(&features),
+                [&previous, &self.prompt],
+                number,
+            )?;
             number += 1;
             if self.decoding.is_silence(&text) {
                 seek += len;
@@ -410,7 +471,12 @@ impl Run<'_> {
             let mut segments = self.segments(&text, (seek, len), &cuts.cuts)?;
             let mut following = seek + next;
             if options.word_timestamps {
-                self.align((decoder, Sources::Again(1)), &mut segments, (offset, len), last_speech)?;
+                self.align(
+                    (decoder, Sources::Again(1)),
+                    &mut segments,
+                    (offset, len),
+                    last_speech,
+                )?;
                 last_speech = end_of_speech(&segments).unwrap_or(last_speech);
                 if !cuts.ends_in_silence && last_speech > offset {
                     following = (last_speech / self.frames.seconds(1)).round() as usize;
@@ -429,12 +495,21 @@ impl Run<'_> {
 
     fn cut(&self, text: &WindowText) -> Cuts {
         // Without timestamps each window is one segment.
-        let time_zero = if self.transcriber.options.timestamps { self.decoding.tokens.first_timestamp() } else { i64::MAX };
+        let time_zero = if self.transcriber.options.timestamps {
+            self.decoding.tokens.first_timestamp()
+        } else {
+            i64::MAX
+        };
         cut(&text.tokens, time_zero)
     }
 
     /// The segments of a window of `len` frames from `seek` on.
-    fn segments(&self, text: &WindowText, (seek, len): (usize, usize), cuts: &[Cut]) -> Result<Vec<Segment>> {
+    fn segments(
+        &self,
+        text: &WindowText,
+        (seek, len): (usize, usize),
+        cuts: &[Cut],
+    ) -> Result<Vec<Segment>> {
         let offset = self.frames.seconds(seek);
         // Without the rules of timestamps a cut may begin with a word.
         let seconds = |step: i64| self.frames.seconds(step.max(0) as usize * FRAMES_PER_STEP);
@@ -442,8 +517,15 @@ impl Run<'_> {
             let [start, end] = cut.times;
             let start = offset + start.map_or(0.0, seconds);
             // A timestamp can lie beyond a short window.
-            let times = [start, (offset + end.map_or(self.frames.seconds(len), seconds)).max(start)];
-            Ok(Segment::of(text, seek, times, cut.tokens.clone(), self.decoding.text_of(&cut.tokens)?))
+            let times =
+                [start, (offset + end.map_or(self.frames.seconds(len), seconds)).max(start)];
+            Ok(Segment::of(
+                text,
+                seek,
+                times,
+                cut.tokens.clone(),
+                self.decoding.text_of(&cut.tokens)?,
+            ))
         });
         segments.collect()
     }
@@ -457,10 +539,21 @@ impl Run<'_> {
         last_speech: f64,
     ) -> Result<()> {
         let WindowDecoder { tokens, tokenizer, options, .. } = self.decoding;
-        let aligner = Aligner { tokens, tokenizer, options, step: self.frames.seconds(FRAMES_PER_STEP) };
-        let words: Vec<i64> = segments.iter().flat_map(|segment| &segment.tokens).copied().filter(|id| *id < tokens.end).collect();
+        let aligner =
+            Aligner { tokens, tokenizer, options, step: self.frames.seconds(FRAMES_PER_STEP) };
+        let words: Vec<i64> = segments
+            .iter()
+            .flat_map(|segment| &segment.tokens)
+            .copied()
+            .filter(|id| *id < tokens.end)
+            .collect();
         let prompt = tokens.prompt(&self.found.language, options.task, false)?;
-        let alignment = aligner.align((decoder, sources), &prompt, (&words, &self.found.language), len / FRAMES_PER_STEP)?;
+        let alignment = aligner.align(
+            (decoder, sources),
+            &prompt,
+            (&words, &self.found.language),
+            len / FRAMES_PER_STEP,
+        )?;
         aligner.put(alignment, segments, offset, last_speech);
         Ok(())
     }
@@ -482,11 +575,15 @@ impl Run<'_> {
 
     fn progress(&mut self, seek: usize) {
         let duration = self.found.duration;
-        (self.events)(TranscriptionEvent::Progress { seconds: self.frames.seconds(seek).min(duration), duration });
+        (self.events)(TranscriptionEvent::Progress {
+            seconds: self.frames.seconds(seek).min(duration),
+            duration,
+        });
     }
 
-    /// Windows that are cut in pauses, several at a time; each is decoded without the text of others. What a text leaves of its window is
-    /// read again, as the next window of a sequence would.
+    /// Windows that are cut in pauses, several at a time; each is decoded without the text of
+    /// others. What a text leaves of its window is read again, as the next window of a sequence
+    /// would.
     fn in_batches(&mut self, decoder: &mut dyn Decoder, speech: &Speech) -> Result<()> {
         let Transcriber { options, initial_prompt, .. } = self.transcriber;
         let mut waiting: VecDeque<(usize, usize)> = speech.windows(self.frames.window()).into();
@@ -499,16 +596,26 @@ impl Run<'_> {
             number += chunk.len() as u64;
             let features = self.frames.windows(&chunk)?;
             let prompts = [initial_prompt.as_slice(), &self.prompt];
-            let texts = self.decoding.texts(decoder, Sources::Features(&features), prompts, &numbers, options.temperatures[0])?;
+            let texts = self.decoding.texts(
+                decoder,
+                Sources::Features(&features),
+                prompts,
+                &numbers,
+                options.temperatures[0],
+            )?;
             let mut rests = Vec::new();
             for ((text, &(seek, len)), &number) in texts.into_iter().zip(&chunk).zip(&numbers) {
                 // Further temperatures and the alignment of words have one window.
-                let alone = (options.word_timestamps || self.decoding.is_rejected(&text)).then(|| self.frames.windows(&[(seek, len)]));
+                let alone = (options.word_timestamps || self.decoding.is_rejected(&text))
+                    .then(|| self.frames.windows(&[(seek, len)]));
                 let alone = alone.transpose()?;
                 let text = match &alone {
-                    Some(features) => {
-                        self.decoding.again(decoder, Sources::Features(features), [initial_prompt, &self.prompt], (text, number))?
-                    }
+                    Some(features) => self.decoding.again(
+                        decoder,
+                        Sources::Features(features),
+                        [initial_prompt, &self.prompt],
+                        (text, number),
+                    )?,
                     None => text,
                 };
                 let mut segments = Vec::new();
@@ -517,16 +624,25 @@ impl Run<'_> {
                     segments = self.segments(&text, (seek, len), &cuts.cuts)?;
                     if let Some(features) = alone.filter(|_| options.word_timestamps) {
                         let sources = Sources::Features(&features);
-                        self.align((decoder, sources), &mut segments, (self.frames.seconds(seek), len), last_speech)?;
+                        self.align(
+                            (decoder, sources),
+                            &mut segments,
+                            (self.frames.seconds(seek), len),
+                            last_speech,
+                        )?;
                         last_speech = end_of_speech(&segments).unwrap_or(last_speech);
                     }
                     let read = cuts.next.map_or(len, |step| step.max(0) as usize * FRAMES_PER_STEP);
-                    rests.extend((read > 0).then(|| speech.rest(seek + read, seek + len)).flatten());
+                    rests
+                        .extend((read > 0).then(|| speech.rest(seek + read, seek + len)).flatten());
                 }
                 done.insert(seek, (segments, seek + len));
             }
             rests.into_iter().rev().for_each(|rest| waiting.push_front(rest));
-            while let Some(first) = done.first_entry().filter(|first| waiting.front().is_none_or(|(seek, _)| first.key() < seek)) {
+            while let Some(first) = done
+                .first_entry()
+                .filter(|first| waiting.front().is_none_or(|(seek, _)| first.key() < seek))
+            {
                 let (segments, end) = first.remove();
                 self.put(segments);
                 self.progress(end);
@@ -552,15 +668,25 @@ mod tests {
         make_speech_model(folder.path());
         let transcriber = Transcriber::open(folder.path()).unwrap();
         let with = |hotwords: Option<&str>| {
-            transcriber.with(TranscriptionOptions { hotwords: hotwords.map(str::to_owned), ..TranscriptionOptions::default() })
+            transcriber.with(TranscriptionOptions {
+                hotwords: hotwords.map(str::to_owned),
+                ..TranscriptionOptions::default()
+            })
         };
-        let cases: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(golden("speech/tokens/prompts.json")).unwrap()).unwrap();
-        let ids = |list: &Value| -> Vec<i64> { list.as_array().unwrap().iter().map(|id| id.as_i64().unwrap()).collect() };
+        let cases: Vec<Value> = serde_json::from_str(
+            &std::fs::read_to_string(golden("speech/tokens/prompts.json")).unwrap(),
+        )
+        .unwrap();
+        let ids = |list: &Value| -> Vec<i64> {
+            list.as_array().unwrap().iter().map(|id| id.as_i64().unwrap()).collect()
+        };
         for case in &cases {
             let given = with(case["hotwords"].as_str()).unwrap();
             let Shared { tokens, positions, .. } = &*given.shared;
-            let prompt = tokens.prompt("en", Task::Transcribe, case["without_timestamps"] == false).unwrap();
-            let found = tokens.start_of_window([&given.hotwords, &ids(&case["previous"]), &prompt], *positions);
+            let prompt =
+                tokens.prompt("en", Task::Transcribe, case["without_timestamps"] == false).unwrap();
+            let found = tokens
+                .start_of_window([&given.hotwords, &ids(&case["previous"]), &prompt], *positions);
             assert_eq!(found, ids(&case["ids"]), "{case}");
         }
         assert_eq!(with(Some(" ")).unwrap().hotwords, [0; 0]);
@@ -575,7 +701,8 @@ mod tests {
         make_speech_model(folder.path());
         let transcriber = Transcriber::open(folder.path()).unwrap();
         let (hotwords, previous): (Vec<i64>, Vec<i64>) = ((1..20).collect(), (20..50).collect());
-        let start = transcriber.shared.tokens.start_of_window([&hotwords, &previous, &[61, 62, 66]], 40);
+        let start =
+            transcriber.shared.tokens.start_of_window([&hotwords, &previous, &[61, 62, 66]], 40);
         assert_eq!(start, [&[68], &hotwords[..], &previous[23..], &[61, 62, 66]].concat());
     }
 }

@@ -1,4 +1,5 @@
-//! Windows by voice activity: audio is cut in pauses, and windows are filled with whole stretches of speech.
+//! Windows by voice activity: audio is cut in pauses, and windows are filled with whole stretches
+//! of speech.
 
 mod energy;
 mod silero;
@@ -54,11 +55,14 @@ impl Speech {
         Self { activity, stretches }
     }
 
-    /// Windows of at most `longest` frames, as first frame and length. A longer stretch is cut where it is quietest.
+    /// Windows of at most `longest` frames, as first frame and length. A longer stretch is cut
+    /// where it is quietest.
     pub(super) fn windows(&self, longest: usize) -> Vec<(usize, usize)> {
         let mut windows: Vec<(usize, usize)> = Vec::new();
         for &[mut start, end] in &self.stretches {
-            if let Some((first, len)) = windows.last_mut().filter(|(first, _)| end - *first <= longest) {
+            if let Some((first, len)) =
+                windows.last_mut().filter(|(first, _)| end - *first <= longest)
+            {
                 *len = end - *first;
                 continue;
             }
@@ -75,15 +79,25 @@ impl Speech {
     /// The part of a window from frame `start` to `end` that has speech, if any is left.
     pub(super) fn rest(&self, start: usize, end: usize) -> Option<(usize, usize)> {
         let begin = self.activity.thresholds[0];
-        let is_left = self.activity.frames[start.min(end)..end].iter().filter(|activity| **activity >= begin).count() >= SHORTEST_SPEECH;
-        let first = self.stretches.iter().find(|[_, last]| *last > start).map_or(start, |[first, _]| start.max(*first));
+        let is_left = self.activity.frames[start.min(end)..end]
+            .iter()
+            .filter(|activity| **activity >= begin)
+            .count()
+            >= SHORTEST_SPEECH;
+        let first = self
+            .stretches
+            .iter()
+            .find(|[_, last]| *last > start)
+            .map_or(start, |[first, _]| start.max(*first));
         (is_left && first < end).then(|| (first, end - first))
     }
 
     /// The middle of the quietest tenth of a second between two frames.
     fn quietest(&self, start: usize, end: usize) -> usize {
         const WIDTH: usize = 10;
-        let sums = self.activity.frames[start..end].windows(WIDTH).map(|frames| frames.iter().sum::<f32>());
+        let sums = self.activity.frames[start..end]
+            .windows(WIDTH)
+            .map(|frames| frames.iter().sum::<f32>());
         let quietest = sums.enumerate().min_by(|(_, a), (_, b)| a.total_cmp(b));
         quietest.map_or(end, |(index, _)| start + index + WIDTH / 2)
     }

@@ -1,10 +1,12 @@
-//! The text of one window of audio: prompt, search or sampling, and further tries at higher temperatures.
+//! The text of one window of audio: prompt, search or sampling, and further tries at higher
+//! temperatures.
 
 use super::options::{Semantics, TranscriptionOptions};
 use super::tokens::SpeechTokens;
 use crate::error::{Cause, Result};
 use cognate_generate::{
-    Decoder, EarlyStopping, Event, Hypothesis, Observe, Sampling, SentenceBatch, Settings, Sources, decode, first_scores,
+    Decoder, EarlyStopping, Event, Hypothesis, Observe, Sampling, SentenceBatch, Settings, Sources,
+    decode, first_scores,
 };
 use cognate_text::Tokenizer;
 use flate2::Compression;
@@ -45,19 +47,28 @@ pub(super) fn check_wanted(is_wanted: &dyn Fn() -> bool) -> Result<()> {
 
 impl WindowDecoder<'_> {
     /// The language of each window: code and probability.
-    pub(super) fn languages(&self, decoder: &mut dyn Decoder, features: &ArrayD<f32>) -> Result<Vec<(String, f32)>> {
+    pub(super) fn languages(
+        &self,
+        decoder: &mut dyn Decoder,
+        features: &ArrayD<f32>,
+    ) -> Result<Vec<(String, f32)>> {
         let scores = first_scores(decoder, Sources::Features(features), self.tokens.start)?;
         let rows = scores.outer_iter().map(|row| {
-            let scored: Vec<_> = self.tokens.languages.iter().map(|(code, id)| (code, row[*id as usize])).collect();
+            let scored: Vec<_> =
+                self.tokens.languages.iter().map(|(code, id)| (code, row[*id as usize])).collect();
             let largest = scored.iter().map(|(_, score)| *score).fold(f32::NEG_INFINITY, f32::max);
             let sum: f32 = scored.iter().map(|(_, score)| (score - largest).exp()).sum();
-            let (code, score) = scored.into_iter().max_by(|(_, a), (_, b)| a.total_cmp(b)).expect("a multilingual model has languages");
+            let (code, score) = scored
+                .into_iter()
+                .max_by(|(_, a), (_, b)| a.total_cmp(b))
+                .expect("a multilingual model has languages");
             (code.clone(), (score - largest).exp() / sum)
         });
         Ok(rows.collect())
     }
 
-    /// The text of one window after `previous` text and `prompt`; `number` is part of the random seed.
+    /// The text of one window after `previous` text and `prompt`; `number` is part of the random
+    /// seed.
     pub(super) fn text(
         &self,
         decoder: &mut dyn Decoder,
@@ -65,7 +76,13 @@ impl WindowDecoder<'_> {
         [previous, prompt]: [&[i64]; 2],
         number: u64,
     ) -> Result<WindowText> {
-        let found = self.texts(decoder, sources, [previous, prompt], &[number], self.options.temperatures[0])?;
+        let found = self.texts(
+            decoder,
+            sources,
+            [previous, prompt],
+            &[number],
+            self.options.temperatures[0],
+        )?;
         let found = found.into_iter().next().expect("a text for each window");
         self.again(decoder, Sources::Again(1), [previous, prompt], (found, number))
     }
@@ -91,16 +108,28 @@ impl WindowDecoder<'_> {
 
     /// Whether another temperature is to be tried.
     pub(super) fn is_rejected(&self, found: &WindowText) -> bool {
-        let is_improbable = self.options.log_probability_threshold.is_some_and(|limit| found.mean_log_probability < limit);
-        let repeats = self.options.compression_limit().is_some_and(|limit| found.compression_ratio > limit);
-        let is_silence = self.options.no_speech_threshold.is_some_and(|limit| found.no_speech_probability > limit) && is_improbable;
+        let is_improbable = self
+            .options
+            .log_probability_threshold
+            .is_some_and(|limit| found.mean_log_probability < limit);
+        let repeats =
+            self.options.compression_limit().is_some_and(|limit| found.compression_ratio > limit);
+        let is_silence = self
+            .options
+            .no_speech_threshold
+            .is_some_and(|limit| found.no_speech_probability > limit)
+            && is_improbable;
         (repeats || is_improbable) && !is_silence
     }
 
     /// Whether a window is skipped as silence.
     pub(super) fn is_silence(&self, found: &WindowText) -> bool {
-        let is_probable = self.options.log_probability_threshold.is_some_and(|limit| found.mean_log_probability > limit);
-        self.options.no_speech_threshold.is_some_and(|limit| found.no_speech_probability > limit) && !is_probable
+        let is_probable = self
+            .options
+            .log_probability_threshold
+            .is_some_and(|limit| found.mean_log_probability > limit);
+        self.options.no_speech_threshold.is_some_and(|limit| found.no_speech_probability > limit)
+            && !is_probable
     }
 
     /// The texts of several windows at one temperature.
@@ -116,66 +145,105 @@ impl WindowDecoder<'_> {
         let prefixes = vec![start[1..].to_vec(); numbers.len()];
         let batch = SentenceBatch { sources, prefixes: &prefixes, numbers };
         let settings = self.settings_at(start[0], temperature);
-        let mut observer = |_: Event<'_>| if (self.is_wanted)() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+        let mut observer = |_: Event<'_>| {
+            if (self.is_wanted)() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
         let found = decode(decoder, &batch, &settings, &mut observer)?;
         check_wanted(self.is_wanted)?;
-        found.into_iter().map(|hypotheses| self.best(hypotheses, start.len() - 1, &settings)).collect()
+        found
+            .into_iter()
+            .map(|hypotheses| self.best(hypotheses, start.len() - 1, &settings))
+            .collect()
     }
 
     pub(super) fn settings_at(&self, start_token: i64, temperature: f32) -> Settings {
         let options = self.options;
         let is_openai = options.semantics == Semantics::OpenAi;
         let samples = if is_openai { options.best_of } else { 1 };
-        let (beams, samples) = if temperature > 0.0 { (1, samples) } else { (options.beam_size, 1) };
-        let sampling = Sampling { temperature, top_k: 0, seed: options.seed ^ u64::from(temperature.to_bits()), ..Sampling::default() };
+        let (beams, samples) =
+            if temperature > 0.0 { (1, samples) } else { (options.beam_size, 1) };
+        let sampling = Sampling {
+            temperature,
+            top_k: 0,
+            seed: options.seed ^ u64::from(temperature.to_bits()),
+            ..Sampling::default()
+        };
         let candidates = (beams as f32 * options.patience).round().max(1.0) as usize;
         Settings {
             start_token,
             num_beams: beams,
             num_return_sequences: samples,
             sampling: (temperature > 0.0).then_some(sampling),
-            early_stopping: if is_openai { EarlyStopping::Finished(candidates) } else { self.settings.early_stopping },
+            early_stopping: if is_openai {
+                EarlyStopping::Finished(candidates)
+            } else {
+                self.settings.early_stopping
+            },
             length_penalty: 1.0,
             renormalize: is_openai,
             scores: true,
-            max_new_tokens: options.max_new_tokens.unwrap_or(if is_openai { self.positions / 2 } else { self.positions }),
+            max_new_tokens: options.max_new_tokens.unwrap_or(if is_openai {
+                self.positions / 2
+            } else {
+                self.positions
+            }),
             max_length: if is_openai { self.positions + 1 } else { self.positions },
             timestamps: options.timestamps.then(|| self.tokens.rules()),
-            suppressed_tokens: [&self.settings.suppressed_tokens[..], &options.suppress_tokens].concat(),
+            suppressed_tokens: [&self.settings.suppressed_tokens[..], &options.suppress_tokens]
+                .concat(),
             observe: Some(Observe { after: self.tokens.start, token: self.tokens.no_speech }),
             ..self.settings.clone()
         }
     }
 
     /// The hypothesis with the largest mean log-probability of its tokens.
-    fn best(&self, hypotheses: Vec<Hypothesis>, n_prefix: usize, settings: &Settings) -> Result<WindowText> {
+    fn best(
+        &self,
+        hypotheses: Vec<Hypothesis>,
+        n_prefix: usize,
+        settings: &Settings,
+    ) -> Result<WindowText> {
         let ranked = hypotheses.into_iter().enumerate().map(|(rank, hypothesis)| {
             let n_new = hypothesis.tokens.len().saturating_sub(n_prefix);
             // Beams of OpenAI are ranked and divided without the end.
-            let counts_end =
-                hypothesis.complete && !matches!((settings.num_beams, settings.early_stopping), (2.., EarlyStopping::Finished(_)));
+            let counts_end = hypothesis.complete
+                && !matches!(
+                    (settings.num_beams, settings.early_stopping),
+                    (2.., EarlyStopping::Finished(_))
+                );
             let sum = hypothesis.score * (n_new + usize::from(counts_end)).max(1) as f32;
-            let rank = if settings.num_beams > 1 { -(rank as f32) } else { sum / n_new.max(1) as f32 };
+            let rank =
+                if settings.num_beams > 1 { -(rank as f32) } else { sum / n_new.max(1) as f32 };
             (rank, sum / (n_new + 1) as f32, hypothesis)
         });
-        let best = ranked.max_by(|(a, ..), (b, ..)| a.total_cmp(b)).expect("decoding returns a hypothesis");
+        let best = ranked
+            .max_by(|(a, ..), (b, ..)| a.total_cmp(b))
+            .expect("decoding returns a hypothesis");
         let (_, mean_log_probability, Hypothesis { tokens, observed, .. }) = best;
         let tokens = tokens[n_prefix.min(tokens.len())..].to_vec();
         let compression_ratio = match self.options.semantics {
             Semantics::OpenAi => compression_ratio(self.text_of(&tokens)?.trim().as_bytes()),
             Semantics::Transformers => {
                 // As transformers: two bytes for each token.
-                let bytes: Vec<u8> = tokens.iter().flat_map(|token| [*token as u8, (token >> 8) as u8]).collect();
+                let bytes: Vec<u8> =
+                    tokens.iter().flat_map(|token| [*token as u8, (token >> 8) as u8]).collect();
                 compression_ratio(&bytes)
             }
         };
         let temperature = settings.sampling.map_or(0.0, |sampling| sampling.temperature);
-        Ok(WindowText { tokens, temperature, mean_log_probability, compression_ratio, no_speech_probability: observed.unwrap_or(0.0) })
+        Ok(WindowText {
+            tokens,
+            temperature,
+            mean_log_probability,
+            compression_ratio,
+            no_speech_probability: observed.unwrap_or(0.0),
+        })
     }
 
     /// The words of tokens, without timestamps and other special tokens.
     pub(super) fn text_of(&self, tokens: &[i64]) -> Result<String> {
-        let words: Vec<_> = tokens.iter().copied().filter(|token| *token < self.tokens.end).collect();
+        let words: Vec<_> =
+            tokens.iter().copied().filter(|token| *token < self.tokens.end).collect();
         Ok(self.tokenizer.decode_verbatim(&words)?)
     }
 }

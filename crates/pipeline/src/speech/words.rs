@@ -1,8 +1,9 @@
 //! Times of words, from the cross-attention of some heads to the audio.
 //!
-//! The text is read once more without timestamps. The attention of the alignment heads is standardised over the tokens, smoothed over
-//! time by a median, and averaged; dynamic time warping then assigns frames to tokens. This is the method of OpenAI's `timing.py`,
-//! with its corrections of long words.
+//! The text is read once more without timestamps. The attention of the alignment heads is
+//! standardised over the tokens, smoothed over time by a median, and averaged; dynamic time warping
+//! then assigns frames to tokens. This is the method of OpenAI's `timing.py`, with its corrections
+//! of long words.
 
 use super::options::TranscriptionOptions;
 use super::segments::Segment;
@@ -49,7 +50,8 @@ pub(super) struct Aligner<'a> {
 }
 
 impl Aligner<'_> {
-    /// The words of `text` after `prompt`, which says that there are no timestamps, in the first `n_positions` of the window of `sources`.
+    /// The words of `text` after `prompt`, which says that there are no timestamps, in the first
+    /// `n_positions` of the window of `sources`.
     pub(super) fn align(
         &self,
         (decoder, sources): (&mut dyn Decoder, Sources<'_>),
@@ -61,9 +63,11 @@ impl Aligner<'_> {
             return Ok(Vec::new());
         }
         let all: Vec<i64> = prompt.iter().chain(text).copied().chain([self.tokens.end]).collect();
-        let read = read_along(decoder, sources, &all, &self.tokens.alignment_heads, self.tokens.end)?;
+        let read =
+            read_along(decoder, sources, &all, &self.tokens.alignment_heads, self.tokens.end)?;
         let costs = costs(read.attention.slice(s![.., .., ..n_positions]).to_owned());
-        // From the last token of the prompt, which precedes the text, to the last of the text, which precedes the end.
+        // From the last token of the prompt, which precedes the text, to the last of the text,
+        // which precedes the end.
         let rows = costs.slice(s![prompt.len() - 1..all.len() - 1, ..]).to_owned();
         let starts = starts(&warp(&rows));
         let probabilities = &read.probabilities[prompt.len() - 1..];
@@ -87,7 +91,11 @@ impl Aligner<'_> {
         for (piece, n_tokens) in self.characters(text)? {
             let is_punctuation = PUNCTUATION.contains(piece.trim());
             match words.last_mut() {
-                Some((word, n)) if !(UNSPACED.contains(&language) || piece.starts_with(' ') || is_punctuation) => {
+                Some((word, n))
+                    if !(UNSPACED.contains(&language)
+                        || piece.starts_with(' ')
+                        || is_punctuation) =>
+                {
                     word.push_str(&piece);
                     *n += n_tokens;
                 }
@@ -119,8 +127,18 @@ impl Aligner<'_> {
     }
 
     /// Gives the segments of a window their words, after speech that ended at `last_speech`.
-    pub(super) fn put(&self, mut alignment: Alignment, segments: &mut [Segment], offset: f64, mut last_speech: f64) {
-        let mut durations: Vec<f64> = alignment.iter().map(|(word, _)| word.end - word.start).filter(|duration| *duration != 0.0).collect();
+    pub(super) fn put(
+        &self,
+        mut alignment: Alignment,
+        segments: &mut [Segment],
+        offset: f64,
+        mut last_speech: f64,
+    ) {
+        let mut durations: Vec<f64> = alignment
+            .iter()
+            .map(|(word, _)| word.end - word.start)
+            .filter(|duration| *duration != 0.0)
+            .collect();
         durations.sort_by(f64::total_cmp);
         let middle = durations.len() / 2;
         let median = match durations.len() {
@@ -152,7 +170,11 @@ impl Aligner<'_> {
             {
                 taken += n;
                 if !word.word.is_empty() {
-                    words.push(Word { start: hundredths(offset + word.start), end: hundredths(offset + word.end), ..word });
+                    words.push(Word {
+                        start: hundredths(offset + word.start),
+                        end: hundredths(offset + word.end),
+                        ..word
+                    });
                 }
             }
             if !words.is_empty() {
@@ -165,7 +187,9 @@ impl Aligner<'_> {
 
     /// Joins punctuation to the words before and after it.
     fn merge_punctuation(&self, alignment: &mut Alignment) {
-        let take = |alignment: &mut Alignment, at: usize| (std::mem::take(&mut alignment[at].0.word), std::mem::take(&mut alignment[at].1));
+        let take = |alignment: &mut Alignment, at: usize| {
+            (std::mem::take(&mut alignment[at].0.word), std::mem::take(&mut alignment[at].1))
+        };
         let mut following = alignment.len().saturating_sub(1);
         for previous in (0..following).rev() {
             let word = &alignment[previous].0.word;
@@ -179,7 +203,8 @@ impl Aligner<'_> {
         }
         let mut previous = 0;
         for following in 1..alignment.len() {
-            let is_appended = self.options.append_punctuations.contains(alignment[following].0.word.as_str());
+            let is_appended =
+                self.options.append_punctuations.contains(alignment[following].0.word.as_str());
             if is_appended && !alignment[previous].0.word.ends_with(' ') {
                 let (word, n) = take(alignment, following);
                 alignment[previous].0.word.push_str(&word);
@@ -191,12 +216,15 @@ impl Aligner<'_> {
     }
 }
 
-/// Shortens the first words after a pause, and chooses between the times of a segment and of its words.
+/// Shortens the first words after a pause, and chooses between the times of a segment and of its
+/// words.
 fn fit(words: &mut [Word], segment: &mut Segment, [median, longest]: [f64; 2], last_speech: f64) {
     let second = words.get(1).cloned();
     let first = &words[0];
-    let pair_is_long = second.as_ref().is_some_and(|second| second.end - first.start > 2.0 * longest);
-    if first.end - last_speech > 4.0 * median && (first.end - first.start > longest || pair_is_long) {
+    let pair_is_long =
+        second.as_ref().is_some_and(|second| second.end - first.start > 2.0 * longest);
+    if first.end - last_speech > 4.0 * median && (first.end - first.start > longest || pair_is_long)
+    {
         if let Some(second) = second.filter(|second| second.end - second.start > longest) {
             let boundary = (second.end / 2.0).max(second.end - longest);
             (words[0].end, words[1].start) = (boundary, boundary);
@@ -217,7 +245,8 @@ fn fit(words: &mut [Word], segment: &mut Segment, [median, longest]: [f64; 2], l
     }
 }
 
-/// The negative mean over heads of attention `[heads, tokens, positions]`, standardised over tokens and smoothed: `[tokens, positions]`.
+/// The negative mean over heads of attention `[heads, tokens, positions]`, standardised over tokens
+/// and smoothed: `[tokens, positions]`.
 fn costs(mut attention: Array3<f32>) -> Array2<f32> {
     for mut row in attention.rows_mut() {
         let sum = row.sum();
@@ -226,7 +255,9 @@ fn costs(mut attention: Array3<f32>) -> Array2<f32> {
     for mut head in attention.outer_iter_mut() {
         for mut column in head.columns_mut() {
             let mean = column.mean().unwrap_or(0.0);
-            let deviation = (column.iter().map(|weight| (weight - mean).powi(2)).sum::<f32>() / column.len() as f32).sqrt();
+            let deviation = (column.iter().map(|weight| (weight - mean).powi(2)).sum::<f32>()
+                / column.len() as f32)
+                .sqrt();
             column.mapv_inplace(|weight| (weight - mean) / deviation);
         }
         for mut row in head.rows_mut() {
@@ -252,7 +283,8 @@ fn smoothed(row: ArrayView1<'_, f32>) -> Vec<f32> {
     (0..len).map(median).collect()
 }
 
-/// The cheapest monotonic path through `costs: [tokens, positions]`: pairs of token and position. Ties keep the token.
+/// The cheapest monotonic path through `costs: [tokens, positions]`: pairs of token and position.
+/// Ties keep the token.
 fn warp(costs: &Array2<f32>) -> Vec<(usize, usize)> {
     #[derive(Clone, Copy)]
     enum Step {
@@ -268,7 +300,8 @@ fn warp(costs: &Array2<f32>) -> Vec<(usize, usize)> {
     total[[0, 0]] = 0.0;
     for j in 1..=m {
         for i in 1..=n {
-            let (both, token, position) = (total[[i - 1, j - 1]], total[[i - 1, j]], total[[i, j - 1]]);
+            let (both, token, position) =
+                (total[[i - 1, j - 1]], total[[i - 1, j]], total[[i, j - 1]]);
             let (cost, step) = if both < token && both < position {
                 (both, Step::Both)
             } else if token < both && token < position {
@@ -313,7 +346,11 @@ mod tests {
 
     #[test]
     fn the_path_follows_the_cheapest_cells() {
-        let costs = array![[-1.0, -1.0, 1.0, 1.0, 1.0], [1.0, 1.0, -1.0, 1.0, 1.0], [1.0, 1.0, 1.0, -1.0, -1.0]];
+        let costs = array![
+            [-1.0, -1.0, 1.0, 1.0, 1.0],
+            [1.0, 1.0, -1.0, 1.0, 1.0],
+            [1.0, 1.0, 1.0, -1.0, -1.0]
+        ];
         let path = warp(&costs);
         assert_eq!(path, [(0, 0), (0, 1), (1, 2), (2, 3), (2, 4)]);
         assert_eq!(starts(&path), [0, 2, 3]);

@@ -1,8 +1,12 @@
-//! A small seeded speech model on a short clip: every way of decoding runs, and bad input is refused.
+//! A small seeded speech model on a short clip: every way of decoding runs, and bad input is
+//! refused.
 
 use cognate_audio::AudioReader;
 use cognate_folder::ModelSource;
-use cognate_pipeline::{ErrorKind, Transcriber, TranscriberOptions, Transcription, TranscriptionEvent, TranscriptionOptions};
+use cognate_pipeline::{
+    ErrorKind, Transcriber, TranscriberOptions, Transcription, TranscriptionEvent,
+    TranscriptionOptions,
+};
 use cognate_testing::{bundled_checkpoint, make_speech_model, testdata, tone, wav};
 use serde_json::json;
 use std::fs;
@@ -29,7 +33,10 @@ fn file(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-fn load(folder: &Path, change: impl FnOnce(&mut TranscriptionOptions)) -> cognate_pipeline::Result<Transcriber> {
+fn load(
+    folder: &Path,
+    change: impl FnOnce(&mut TranscriptionOptions),
+) -> cognate_pipeline::Result<Transcriber> {
     let mut options = TranscriberOptions::default();
     options.transcription.max_new_tokens = Some(12);
     change(&mut options.transcription);
@@ -37,14 +44,20 @@ fn load(folder: &Path, change: impl FnOnce(&mut TranscriptionOptions)) -> cognat
 }
 
 /// A transcription and what was reported meanwhile: segments and the last time.
-fn run(folder: &Path, change: impl FnOnce(&mut TranscriptionOptions)) -> (Transcription, usize, f64) {
+fn run(
+    folder: &Path,
+    change: impl FnOnce(&mut TranscriptionOptions),
+) -> (Transcription, usize, f64) {
     let transcriber = load(folder, change).unwrap();
     let (mut n_segments, mut last) = (0, 0.0);
-    let found = transcriber.transcribe_with(AudioReader::open(&clip(folder)).unwrap(), &mut |event| match event {
-        TranscriptionEvent::Segment(_) => n_segments += 1,
-        TranscriptionEvent::Progress { seconds, duration } => last = seconds / duration,
-        TranscriptionEvent::Read(_) | TranscriptionEvent::Language { .. } => {}
-    });
+    let found =
+        transcriber.transcribe_with(AudioReader::open(&clip(folder)).unwrap(), &mut |event| {
+            match event {
+                TranscriptionEvent::Segment(_) => n_segments += 1,
+                TranscriptionEvent::Progress { seconds, duration } => last = seconds / duration,
+                TranscriptionEvent::Read(_) | TranscriptionEvent::Language { .. } => {}
+            }
+        });
     (found.unwrap(), n_segments, last)
 }
 
@@ -62,7 +75,9 @@ fn every_way_of_decoding_transcribes_all_audio() {
         ("batches", |options| options.batch = 3),
         ("batches with words", |options| (options.batch, options.word_timestamps) = (2, true)),
         ("prompted", |options| options.hotwords = Some("w7 w8 w9".into())),
-        ("short windows with words", |options| (options.short_windows, options.word_timestamps) = (true, true)),
+        ("short windows with words", |options| {
+            (options.short_windows, options.word_timestamps) = (true, true)
+        }),
         ("batches of short windows", |options| (options.short_windows, options.batch) = (true, 3)),
     ];
     for (way, change) in ways {
@@ -74,15 +89,28 @@ fn every_way_of_decoding_transcribes_all_audio() {
         let (found, n_segments, last) = run(folder.path(), all);
         assert_eq!(run(folder.path(), all).0, found, "{way}: not the same again");
         assert!(["en", "de", "fr"].contains(&found.language.as_str()), "{way}: {}", found.language);
-        assert!((found.duration - 2.5).abs() < 0.011 && last == 1.0, "{way}: {} {last}", found.duration);
+        assert!(
+            (found.duration - 2.5).abs() < 0.011 && last == 1.0,
+            "{way}: {} {last}",
+            found.duration
+        );
         let shown = found.segments.iter().filter(|segment| !segment.text.is_empty()).count();
         assert!(shown > 1 && n_segments == shown, "{way}: {found:?}");
         for segment in &found.segments {
             assert!(segment.start <= segment.end && segment.end <= 3.6, "{way}: {segment:?}");
             assert!(segment.words.is_sorted_by(|a, b| a.start <= b.start), "{way}: {segment:?}");
-            assert!(segment.mean_log_probability < 0.0 && (0.0..=1.0).contains(&segment.no_speech_probability), "{way}: {segment:?}");
+            assert!(
+                segment.mean_log_probability < 0.0
+                    && (0.0..=1.0).contains(&segment.no_speech_probability),
+                "{way}: {segment:?}"
+            );
         }
-        let words: String = found.segments.iter().flat_map(|segment| &segment.words).map(|word| word.word.as_str()).collect();
+        let words: String = found
+            .segments
+            .iter()
+            .flat_map(|segment| &segment.words)
+            .map(|word| word.word.as_str())
+            .collect();
         assert_eq!(words.is_empty(), !way.contains("words"), "{way}");
     }
 }
@@ -91,14 +119,16 @@ fn every_way_of_decoding_transcribes_all_audio() {
 fn rejected_texts_are_tried_at_higher_temperatures() {
     let folder = model();
     let strict = |options: &mut TranscriptionOptions| {
-        (options.temperatures, options.log_probability_threshold) = (vec![0.0, 0.4, 0.8], Some(-1e-3));
+        (options.temperatures, options.log_probability_threshold) =
+            (vec![0.0, 0.4, 0.8], Some(-1e-3));
         options.no_speech_threshold = None;
     };
     let (found, ..) = run(folder.path(), strict);
     assert!(found.segments.iter().all(|segment| segment.temperature == 0.8), "{found:?}");
     // What is improbable and has no speech is silence.
-    let (found, ..) =
-        run(folder.path(), |options| (options.log_probability_threshold, options.no_speech_threshold) = (Some(-1e-3), Some(-1.0)));
+    let (found, ..) = run(folder.path(), |options| {
+        (options.log_probability_threshold, options.no_speech_threshold) = (Some(-1e-3), Some(-1.0))
+    });
     assert_eq!((found.segments.len(), found.text.as_str()), (0, ""));
 }
 
@@ -108,65 +138,111 @@ fn options_of_a_call_are_those_of_a_model_loaded_with_them() {
     let audio = || AudioReader::from_bytes("tone", tone()).unwrap();
     type Change = fn(&mut TranscriptionOptions);
     let ways: [(&str, serde_json::Value, Change); 3] = [
-        ("greedy", json!({ "beams": 1, "temperature": 0.0 }), |options| (options.beam_size, options.temperatures) = (1, vec![0.0])),
+        ("greedy", json!({ "beams": 1, "temperature": 0.0 }), |options| {
+            (options.beam_size, options.temperatures) = (1, vec![0.0])
+        }),
         ("samples", json!({ "temperature": [0.7, 0.9], "seed": 5 }), |options| {
             (options.temperatures, options.seed) = (vec![0.7, 0.9], 5);
         }),
-        ("tokens", json!({ "suppress_tokens": [5, 6, 7], "logprob_threshold": -1e9, "language": "german" }), |options| {
-            (options.suppress_tokens, options.log_probability_threshold) = (vec![5, 6, 7], Some(-1e9));
-            options.language = Some("de".into());
-        }),
+        (
+            "tokens",
+            json!({ "suppress_tokens": [5, 6, 7], "logprob_threshold": -1e9, "language": "german" }),
+            |options| {
+                (options.suppress_tokens, options.log_probability_threshold) =
+                    (vec![5, 6, 7], Some(-1e9));
+                options.language = Some("de".into());
+            },
+        ),
     ];
     let transcriber = Transcriber::open(folder.path()).unwrap();
     for (way, mut options, change) in ways {
         options["max_new_tokens"] = json!(12);
         let options = TranscriptionOptions::from_json(options.as_object().unwrap()).unwrap();
-        let found = transcriber.with(options).unwrap().transcribe_with(audio(), &mut |_| {}).unwrap();
-        assert_eq!(found, load(folder.path(), change).unwrap().transcribe_with(audio(), &mut |_| {}).unwrap(), "{way}");
+        let found =
+            transcriber.with(options).unwrap().transcribe_with(audio(), &mut |_| {}).unwrap();
+        assert_eq!(
+            found,
+            load(folder.path(), change).unwrap().transcribe_with(audio(), &mut |_| {}).unwrap(),
+            "{way}"
+        );
         assert_eq!(found.language_name() == "german", found.language == "de", "{way}");
     }
-    let refused = |options: serde_json::Value| match TranscriptionOptions::from_json(options.as_object().unwrap()) {
-        Ok(options) => transcriber.with(options).err().map(|error| error.to_string()).unwrap_or_default(),
+    let refused = |options: serde_json::Value| match TranscriptionOptions::from_json(
+        options.as_object().unwrap(),
+    ) {
+        Ok(options) => {
+            transcriber.with(options).err().map(|error| error.to_string()).unwrap_or_default()
+        }
         Err(error) => error.to_string(),
     };
     assert!(refused(json!({ "colour": 1 })).starts_with("unknown field `colour`"));
-    assert_eq!(refused(json!({ "temperature": "warm" })), "temperature: expected a temperature or a list of temperatures");
+    assert_eq!(
+        refused(json!({ "temperature": "warm" })),
+        "temperature: expected a temperature or a list of temperatures"
+    );
     let steps = std::cell::Cell::new(0);
     let is_wanted = || steps.replace(steps.get() + 1) < 20;
     let cancelled = transcriber.transcribe_while(audio(), &mut |_| {}, &is_wanted).unwrap_err();
-    assert_eq!((cancelled.kind(), cancelled.to_string().as_str()), (ErrorKind::Cancelled, "cancelled"));
+    assert_eq!(
+        (cancelled.kind(), cancelled.to_string().as_str()),
+        (ErrorKind::Cancelled, "cancelled")
+    );
 }
 
 #[test]
 fn what_is_no_speech_is_refused() {
     let folder = model();
-    let refused =
-        |change: fn(&mut TranscriptionOptions)| load(folder.path(), change).err().map(|error| error.to_string()).unwrap_or_default();
-    assert_eq!(refused(|options| options.language = Some("klingon".into())), "language: expected one of de, en, fr, found klingon");
-    assert_eq!(refused(|options| options.temperatures = vec![-1.0]), "temperature: expected numbers from 0 to 10, found [-1.0]");
+    let refused = |change: fn(&mut TranscriptionOptions)| {
+        load(folder.path(), change).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert_eq!(
+        refused(|options| options.language = Some("klingon".into())),
+        "language: expected one of de, en, fr, found klingon"
+    );
+    assert_eq!(
+        refused(|options| options.temperatures = vec![-1.0]),
+        "temperature: expected numbers from 0 to 10, found [-1.0]"
+    );
     assert_eq!(
         refused(|options| options.suppress_tokens = vec![122]),
         "suppress_tokens: expected ids from 0 to 121, those of the model, found 122"
     );
-    let open = |path: &Path| Transcriber::open(path).err().map(|error| error.to_string()).unwrap_or_default();
+    let open = |path: &Path| {
+        Transcriber::open(path).err().map(|error| error.to_string()).unwrap_or_default()
+    };
     assert!(
-        open(&bundled_checkpoint()).ends_with("a model of text; expected a speech model such as Whisper"),
+        open(&bundled_checkpoint())
+            .ends_with("a model of text; expected a speech model such as Whisper"),
         "{}",
         open(&bundled_checkpoint())
     );
-    write(folder.path(), "preprocessor_config.json", &json!({ "feature_size": 128, "chunk_length": 1 }));
+    write(
+        folder.path(),
+        "preprocessor_config.json",
+        &json!({ "feature_size": 128, "chunk_length": 1 }),
+    );
     assert!(
-        open(folder.path()).ends_with("expected 80 mels and 100 frames, those of config.json, found 128 and 100"),
+        open(folder.path())
+            .ends_with("expected 80 mels and 100 frames, those of config.json, found 128 and 100"),
         "{}",
         open(folder.path())
     );
     fs::remove_file(folder.path().join("preprocessor_config.json")).unwrap();
-    assert!(open(folder.path()).contains("preprocessor_config.json: missing; copy it"), "{}", open(folder.path()));
+    assert!(
+        open(folder.path()).contains("preprocessor_config.json: missing; copy it"),
+        "{}",
+        open(folder.path())
+    );
 
     let folder = model();
     let transcriber = Transcriber::open(folder.path()).unwrap();
-    let refused = |path: &Path| transcriber.transcribe(path).err().map(|error| error.to_string()).unwrap_or_default();
-    assert_eq!(refused(&file(folder.path(), "empty.wav", &wav(&[]))), "the audio is empty; expected at least one frame of 10 ms");
+    let refused = |path: &Path| {
+        transcriber.transcribe(path).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert_eq!(
+        refused(&file(folder.path(), "empty.wav", &wav(&[]))),
+        "the audio is empty; expected at least one frame of 10 ms"
+    );
     let message = refused(&file(folder.path(), "nan.wav", &wav(&[0.0, f32::NAN, 0.0])));
     assert!(message.ends_with("nan.wav: sample 1 is not a finite number"), "{message}");
     assert!(refused(&testdata("multi30k-en-de/config.json")).contains("expected audio"));

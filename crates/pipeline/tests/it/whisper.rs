@@ -1,10 +1,14 @@
-//! Whisper tiny.en on real speech, against openai-whisper and transformers: tokens, segments, scores and word times.
+//! Whisper tiny.en on real speech, against openai-whisper and transformers: tokens, segments,
+//! scores and word times.
 //!
-//! The model and the clips are not part of the repository; without them these tests are skipped with a message.
+//! The model and the clips are not part of the repository; without them these tests are skipped
+//! with a message.
 
 use cognate_audio::AudioReader;
 use cognate_folder::ModelSource;
-use cognate_pipeline::{Segment, Semantics, Transcriber, TranscriberOptions, Transcription, TranscriptionOptions};
+use cognate_pipeline::{
+    Segment, Semantics, Transcriber, TranscriberOptions, Transcription, TranscriptionOptions,
+};
 use cognate_testing::{shared_whisper, skip};
 use cognate_text::{ErrorRateSettings, ErrorUnit, Metric, Spelling};
 use serde_json::Value;
@@ -13,15 +17,17 @@ use std::path::Path;
 
 /// Seconds by which a word may differ.
 const WORD: f64 = 0.0201;
-/// The largest differences of a mean log-probability or a probability of no speech, which references give with six digits, and of a
-/// word's probability; and those of clips at another rate, because resamplers differ.
+/// The largest differences of a mean log-probability or a probability of no speech, which
+/// references give with six digits, and of a word's probability; and those of clips at another
+/// rate, because resamplers differ.
 const SCORES: [[f64; 2]; 2] = [[2e-4, 2e-3], [5e-3, 2e-2]];
 
 fn transcriber(folder: &Path, change: impl FnOnce(&mut TranscriptionOptions)) -> Transcriber {
     let mut options = TranscriberOptions::default();
     options.transcription.language = Some("en".into());
     change(&mut options.transcription);
-    Transcriber::load(ModelSource::find(&folder.join("models/whisper-tiny.en")).unwrap(), &options).unwrap()
+    Transcriber::load(ModelSource::find(&folder.join("models/whisper-tiny.en")).unwrap(), &options)
+        .unwrap()
 }
 
 fn reference(folder: &Path, name: &str) -> Value {
@@ -43,34 +49,72 @@ fn differences(found: &Transcription, expected: &Value, what: &str) -> Vec<Strin
     let (mut failures, expected) = (Vec::new(), expected["segments"].as_array().unwrap());
     let [score, probability] = SCORES[usize::from(what == "mono8k" || what == "stereo44k")];
     if found.segments.len() != expected.len() {
-        failures.push(format!("{what}: {} segments, expected {}", found.segments.len(), expected.len()));
+        failures.push(format!(
+            "{what}: {} segments, expected {}",
+            found.segments.len(),
+            expected.len()
+        ));
     }
-    for (Segment { start, end, tokens, text, words, mean_log_probability, no_speech_probability, id, .. }, expected) in
-        found.segments.iter().zip(expected)
+    for (
+        Segment {
+            start,
+            end,
+            tokens,
+            text,
+            words,
+            mean_log_probability,
+            no_speech_probability,
+            id,
+            ..
+        },
+        expected,
+    ) in found.segments.iter().zip(expected)
     {
         let number = |field: &str| expected[field].as_f64().unwrap();
         if *tokens != ids(&expected["tokens"]) || text != expected["text"].as_str().unwrap() {
-            failures.push(format!("{what}, segment {id}: {tokens:?} {text:?}, expected {}", expected["text"]));
+            failures.push(format!(
+                "{what}, segment {id}: {tokens:?} {text:?}, expected {}",
+                expected["text"]
+            ));
             break;
         }
         let bound = if words.is_empty() { 1e-3 } else { WORD };
         if (start - number("start")).abs() > bound || (end - number("end")).abs() > bound {
-            failures.push(format!("{what}, segment {id}: {start} to {end}, expected {} to {}", expected["start"], expected["end"]));
+            failures.push(format!(
+                "{what}, segment {id}: {start} to {end}, expected {} to {}",
+                expected["start"], expected["end"]
+            ));
         }
-        let scores = [(*mean_log_probability, "avg_logprob"), (*no_speech_probability, "no_speech_prob")];
-        for (found, name) in scores.into_iter().filter(|(_, name)| (f64::from(scores_of(name, &scores)) - number(name)).abs() > score) {
-            failures.push(format!("{what}, segment {id}: {name} {found}, expected {}", expected[name]));
+        let scores =
+            [(*mean_log_probability, "avg_logprob"), (*no_speech_probability, "no_speech_prob")];
+        for (found, name) in scores
+            .into_iter()
+            .filter(|(_, name)| (f64::from(scores_of(name, &scores)) - number(name)).abs() > score)
+        {
+            failures
+                .push(format!("{what}, segment {id}: {name} {found}, expected {}", expected[name]));
         }
         let Some(expected) = expected["words"].as_array() else { continue };
         for (word, expected) in words.iter().zip(expected) {
-            let far = |found: f64, field: &str| (found - expected[field].as_f64().unwrap()).abs() > WORD;
-            let is_improbable = (f64::from(word.probability) - expected["probability"].as_f64().unwrap()).abs() > probability;
-            if word.word != expected["word"].as_str().unwrap() || far(word.start, "start") || far(word.end, "end") || is_improbable {
+            let far =
+                |found: f64, field: &str| (found - expected[field].as_f64().unwrap()).abs() > WORD;
+            let is_improbable =
+                (f64::from(word.probability) - expected["probability"].as_f64().unwrap()).abs()
+                    > probability;
+            if word.word != expected["word"].as_str().unwrap()
+                || far(word.start, "start")
+                || far(word.end, "end")
+                || is_improbable
+            {
                 failures.push(format!("{what}, segment {id}: {word:?}, expected {expected}"));
             }
         }
         if words.len() != expected.len() {
-            failures.push(format!("{what}, segment {id}: {} words, expected {}", words.len(), expected.len()));
+            failures.push(format!(
+                "{what}, segment {id}: {} words, expected {}",
+                words.len(),
+                expected.len()
+            ));
         }
     }
     failures
@@ -86,8 +130,12 @@ const CLIPS: [&str; 7] = ["0870", "0880", "0890", "0920", "0930", "mono8k", "ste
 fn short_clips_are_those_of_openai_with_times_of_words() {
     let Some(folder) = shared_whisper() else { return };
     let expected = reference(&folder, "openai-short.json");
-    let greedy = transcriber(&folder, |options| (options.beam_size, options.temperatures, options.word_timestamps) = (1, vec![0.0], true));
-    let failures = CLIPS.iter().flat_map(|clip| differences(&transcribed(&greedy, &folder, clip), &expected[clip]["greedy"], clip));
+    let greedy = transcriber(&folder, |options| {
+        (options.beam_size, options.temperatures, options.word_timestamps) = (1, vec![0.0], true)
+    });
+    let failures = CLIPS.iter().flat_map(|clip| {
+        differences(&transcribed(&greedy, &folder, clip), &expected[clip]["greedy"], clip)
+    });
     let failures: Vec<_> = failures.collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
@@ -97,8 +145,12 @@ fn beams_are_those_of_openai() {
     let Some(folder) = shared_whisper() else { return };
     let expected = reference(&folder, "openai-short.json");
     let beams = transcriber(&folder, |options| options.temperatures = vec![0.0]);
-    let failures: Vec<_> =
-        CLIPS.iter().flat_map(|clip| differences(&transcribed(&beams, &folder, clip), &expected[clip]["beam5"], clip)).collect();
+    let failures: Vec<_> = CLIPS
+        .iter()
+        .flat_map(|clip| {
+            differences(&transcribed(&beams, &folder, clip), &expected[clip]["beam5"], clip)
+        })
+        .collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
@@ -108,13 +160,19 @@ fn long(name: &str, clip: &str, change: impl FnOnce(&mut TranscriptionOptions)) 
         options.beam_size = 1;
         change(options);
     });
-    let failures = differences(&transcribed(&transcriber, &folder, clip), &reference(&folder, &format!("openai-{name}.json")), name);
+    let failures = differences(
+        &transcribed(&transcriber, &folder, clip),
+        &reference(&folder, &format!("openai-{name}.json")),
+        name,
+    );
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
 fn silence_is_skipped() {
-    long("silence-condition-false", "silence", |options| options.condition_on_previous_text = false);
+    long("silence-condition-false", "silence", |options| {
+        options.condition_on_previous_text = false
+    });
     long("silence-condition-true", "silence", |_| {});
     long("silence-condition-true-words", "silence", |options| options.word_timestamps = true);
 }
@@ -144,19 +202,28 @@ fn tokens_are_those_of_transformers() {
     let Some(folder) = shared_whisper() else { return };
     let expected = reference(&folder, "transformers-short.json");
     let mut failures = Vec::new();
-    for (way, beam_size, timestamps) in [("greedy", 1, false), ("timestamps", 1, true), ("beam5", 5, false), ("beam5_timestamps", 5, true)]
-    {
+    for (way, beam_size, timestamps) in [
+        ("greedy", 1, false),
+        ("timestamps", 1, true),
+        ("beam5", 5, false),
+        ("beam5_timestamps", 5, true),
+    ] {
         let transcriber = transcriber(&folder, |options| {
-            (options.semantics, options.beam_size, options.timestamps) = (Semantics::Transformers, beam_size, timestamps);
+            (options.semantics, options.beam_size, options.timestamps) =
+                (Semantics::Transformers, beam_size, timestamps);
             (options.temperatures, options.no_speech_threshold) = (vec![0.0], None);
         });
         for clip in CLIPS {
             let expected = &expected[clip]["transcribe"][way];
             let expected = if expected.is_array() { &expected[0] } else { expected };
             // The lists of beams with timestamps contain the prompt and the end.
-            let expected: Vec<_> = ids(&expected["ids"]).into_iter().filter(|id| ![50_256, 50_257].contains(id)).collect();
+            let expected: Vec<_> = ids(&expected["ids"])
+                .into_iter()
+                .filter(|id| ![50_256, 50_257].contains(id))
+                .collect();
             let found = transcribed(&transcriber, &folder, clip);
-            let tokens: Vec<_> = found.segments.iter().flat_map(|segment| &segment.tokens).copied().collect();
+            let tokens: Vec<_> =
+                found.segments.iter().flat_map(|segment| &segment.tokens).copied().collect();
             if tokens != expected {
                 failures.push(format!("{clip}, {way}: {tokens:?}, expected {expected:?}"));
             }
@@ -168,19 +235,28 @@ fn tokens_are_those_of_transformers() {
 /// The words of `long.wav`, and the errors that openai-whisper makes there (`shared/WHISPER.md`).
 const LONG_ERRORS: (usize, usize) = (527, 15);
 
-/// What sequential decoding reads of the long clip, batches read too, whichever detector cuts the windows.
+/// What sequential decoding reads of the long clip, batches read too, whichever detector cuts the
+/// windows.
 #[test]
 fn batches_lose_no_words() {
     let Some(folder) = shared_whisper() else { return };
     let text = |name: &str| std::fs::read_to_string(folder.join("audio").join(name)).unwrap();
     let sentences = text("transcripts.tsv");
-    let sentences: BTreeMap<&str, &str> = sentences.lines().filter_map(|line| line.split_once(".wav\t")).collect();
+    let sentences: BTreeMap<&str, &str> =
+        sentences.lines().filter_map(|line| line.split_once(".wav\t")).collect();
     let order: Value = serde_json::from_str(&text("long.json")).unwrap();
-    let said: Vec<&str> = order.as_array().unwrap().iter().map(|clip| sentences[clip["clip"].as_str().unwrap()]).collect();
+    let said: Vec<&str> = order
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|clip| sentences[clip["clip"].as_str().unwrap()])
+        .collect();
     let said = said.join(" ");
     let silero = std::env::var_os("COGNATE_VAD").map(std::path::PathBuf::from);
     if silero.is_none() {
-        skip("Silero's voice detector is not at hand; set COGNATE_VAD to a file of the package silero-vad");
+        skip(
+            "Silero's voice detector is not at hand; set COGNATE_VAD to a file of the package silero-vad",
+        );
     }
     for detector in [None].into_iter().chain(silero.map(Some)) {
         let batches = transcriber(&folder, |options| {
@@ -188,10 +264,24 @@ fn batches_lose_no_words() {
             options.voice_detector = detector.clone();
         });
         let found = transcribed(&batches, &folder, "long");
-        let rate = Metric::ErrorRate(ErrorRateSettings { unit: ErrorUnit::Words, spelling: Spelling::English });
-        let errors = rate.statistics(&[found.text.as_str()], &[&[said.as_str()]]).unwrap().score().value() / 100.0;
+        let rate = Metric::ErrorRate(ErrorRateSettings {
+            unit: ErrorUnit::Words,
+            spelling: Spelling::English,
+        });
+        let errors =
+            rate.statistics(&[found.text.as_str()], &[&[said.as_str()]]).unwrap().score().value()
+                / 100.0;
         let (n_words, at_most) = LONG_ERRORS;
-        assert!(errors * n_words as f64 <= at_most as f64 + 0.01, "{:?}: {errors} of {}", batches.voice_detector(), found.text);
-        assert!(found.segments.is_sorted_by(|a, b| a.start <= b.start && a.id < b.id), "{:?}", found.segments);
+        assert!(
+            errors * n_words as f64 <= at_most as f64 + 0.01,
+            "{:?}: {errors} of {}",
+            batches.voice_detector(),
+            found.text
+        );
+        assert!(
+            found.segments.is_sorted_by(|a, b| a.start <= b.start && a.id < b.id),
+            "{:?}",
+            found.segments
+        );
     }
 }

@@ -5,8 +5,8 @@
 //! programs compute by nodes of the domain [`DOMAIN`], with equal results except for rounding.
 //! [`Options::plain`](crate::Options::plain) disables this.
 //!
-//! Kernels have no mutable state but what a lock guards: the runs of several workers share the kernel
-//! of each node, see [`operator::Operator`].
+//! Kernels have no mutable state but what a lock guards: the runs of several workers share the
+//! kernel of each node, see [`operator::Operator`].
 
 mod context;
 mod operator;
@@ -32,7 +32,10 @@ static DOMAIN_OF_PROCESS: Mutex<Option<Domain>> = Mutex::new(None);
 
 impl Operator for Kernel {
     fn new(attributes: &Attributes<'_>) -> Result<Self> {
-        attributes.integer(c"program").and_then(Kernel::of).ok_or_else(|| Error::new("no program of this number"))
+        attributes
+            .integer(c"program")
+            .and_then(Kernel::of)
+            .ok_or_else(|| Error::new("no program of this number"))
     }
 
     fn compute(&self, context: *mut OrtKernelContext) -> Result<()> {
@@ -62,7 +65,10 @@ fn domain() -> Result<*mut OrtCustomOpDomain> {
     // SAFETY: the library copies the name and writes to the given pointer; it gets its
     // own object back.
     unsafe {
-        Error::result_from_status((::ort::api().CreateCustomOpDomain)(name.as_ptr(), &raw mut domain))?;
+        Error::result_from_status((::ort::api().CreateCustomOpDomain)(
+            name.as_ptr(),
+            &raw mut domain,
+        ))?;
         operator::add::<Kernel>(domain)?;
     }
     Ok(domain)

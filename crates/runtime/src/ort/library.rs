@@ -49,7 +49,8 @@ pub(super) struct Places {
     pub(super) variable: Option<OsString>,
     /// Folders that may contain `VERSION/` or `VERSION-cuda/`, nearest first.
     pub(super) folders: Vec<PathBuf>,
-    /// Libraries that were not installed for this program: paths, and names for the system's loader.
+    /// Libraries that were not installed for this program: paths, and names for the system's
+    /// loader.
     pub(super) names: Vec<PathBuf>,
 }
 
@@ -57,16 +58,24 @@ impl Places {
     /// The search places of this process.
     pub(super) fn of_process() -> Self {
         let set = |name| env::var_os(name).filter(|value| !value.is_empty());
-        let mut folders: Vec<PathBuf> = set("CARGO_TARGET_DIR").map(|target| Path::new(&target).join("onnxruntime")).into_iter().collect();
+        let mut folders: Vec<PathBuf> = set("CARGO_TARGET_DIR")
+            .map(|target| Path::new(&target).join("onnxruntime"))
+            .into_iter()
+            .collect();
         let program = env::current_exe().ok().and_then(|path| path.parent().map(Path::to_path_buf));
         for start in [program, env::current_dir().ok()].into_iter().flatten() {
-            folders.extend(start.ancestors().map(|folder| folder.join("target").join("onnxruntime")));
+            folders
+                .extend(start.ancestors().map(|folder| folder.join("target").join("onnxruntime")));
         }
         let name = format!("{DLL_PREFIX}onnxruntime{DLL_SUFFIX}");
         // A Linux system without development files has only the versioned name.
         let system = if DLL_SUFFIX == ".so" { vec![format!("{name}.1"), name] } else { vec![name] };
         let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
-        let names = added.iter().filter_map(|folder| library_in(folder)).chain(system.into_iter().map(PathBuf::from)).collect();
+        let names = added
+            .iter()
+            .filter_map(|folder| library_in(folder))
+            .chain(system.into_iter().map(PathBuf::from))
+            .collect();
         Self { variable: set(VARIABLE), folders, names }
     }
 }
@@ -112,8 +121,12 @@ pub(super) fn probe(place: &str, path: &Path) -> Result<Library> {
         Err(error) => return Err(wrong(place, format!("nothing: {error}"))),
     };
     // libloading has the system's message as the source.
-    let reason = |error: libloading::Error| error.source().map_or_else(|| error.to_string(), ToString::to_string);
-    let handle = load(&path).map_err(|error| wrong(place, format!("a file that cannot be loaded: {}", reason(error))))?;
+    let reason = |error: libloading::Error| {
+        error.source().map_or_else(|| error.to_string(), ToString::to_string)
+    };
+    let handle = load(&path).map_err(|error| {
+        wrong(place, format!("a file that cannot be loaded: {}", reason(error)))
+    })?;
     identify(place, &path, handle)
 }
 
@@ -126,23 +139,32 @@ fn load(path: &Path) -> Result<libloading::Library, libloading::Error> {
 /// Checks the identity of a loaded library.
 fn identify(place: &str, path: &Path, handle: libloading::Library) -> Result<Library> {
     // SAFETY: the type is that of the function in ONNX Runtime's C header.
-    let base = unsafe { handle.get::<unsafe extern "system" fn() -> *const OrtApiBase>(b"OrtGetApiBase") };
+    let base =
+        unsafe { handle.get::<unsafe extern "system" fn() -> *const OrtApiBase>(b"OrtGetApiBase") };
     let base = base.map_err(|_| wrong(place, "a library without the function OrtGetApiBase"))?;
     // SAFETY: the function has no arguments and returns null or a pointer to a table that lives as
     // long as the library.
-    let base = unsafe { base().as_ref() }.ok_or_else(|| wrong(place, "a library whose OrtGetApiBase returns null"))?;
+    let base = unsafe { base().as_ref() }
+        .ok_or_else(|| wrong(place, "a library whose OrtGetApiBase returns null"))?;
     // SAFETY: the table's functions are valid while the library is loaded; the string is static and
     // ends with zero.
-    let version = unsafe { CStr::from_ptr((base.GetVersionString)()) }.to_string_lossy().into_owned();
+    let version =
+        unsafe { CStr::from_ptr((base.GetVersionString)()) }.to_string_lossy().into_owned();
     // SAFETY: as above; the function returns null for an unsupported version.
-    if release(&version) < Some((1, MINOR_VERSION)) || unsafe { (base.GetApi)(ORT_API_VERSION) }.is_null() {
+    if release(&version) < Some((1, MINOR_VERSION))
+        || unsafe { (base.GetApi)(ORT_API_VERSION) }.is_null()
+    {
         return Err(wrong(place, format!("version {version}")));
     }
     Ok(Library { path: path.to_path_buf(), version, _handle: handle })
 }
 
 fn wrong(place: &str, found: impl Display) -> Error {
-    Error::new(ErrorKind::Library, place, format!("expected the library of ONNX Runtime 1.{MINOR_VERSION} or newer, found {found}"))
+    Error::new(
+        ErrorKind::Library,
+        place,
+        format!("expected the library of ONNX Runtime 1.{MINOR_VERSION} or newer, found {found}"),
+    )
 }
 
 /// A relative path is relative to the current folder, or else to the program's.
@@ -160,7 +182,8 @@ fn cached(folder: &Path, device: Device) -> Option<PathBuf> {
     let mut versions: Vec<_> = entries(folder)
         .filter_map(|path| {
             let name = path.file_name()?.to_str()?;
-            let (version, has_cuda) = name.strip_suffix("-cuda").map_or((name, false), |version| (version, true));
+            let (version, has_cuda) =
+                name.strip_suffix("-cuda").map_or((name, false), |version| (version, true));
             let numbers = numbers(version);
             (!numbers.is_empty()).then_some((has_cuda == (device == Device::Cuda), numbers, path))
         })
@@ -209,14 +232,19 @@ mod tests {
             std::fs::create_dir_all(path.parent().expect("inside the root")).expect("a folder");
             std::fs::write(path, "no library").expect("a file");
         }
-        let folders = ["a/target/onnxruntime", "target/onnxruntime"].map(|folder| root.path().join(folder)).into();
+        let folders = ["a/target/onnxruntime", "target/onnxruntime"]
+            .map(|folder| root.path().join(folder))
+            .into();
         let places = Places { folders, ..Places::default() };
         match search(&places, device) {
             Ok(Found::Library(_)) => panic!("a text file was taken for a library"),
             Ok(Found::Nothing(_)) => "nothing".into(),
             Err(error) => {
                 let text = error.to_string();
-                let inside = text.split_once(root.path().to_str().expect("UTF-8")).expect("the error names the file").1;
+                let inside = text
+                    .split_once(root.path().to_str().expect("UTF-8"))
+                    .expect("the error names the file")
+                    .1;
                 inside.split(": ").next().expect("a path").trim_start_matches('/').to_string()
             }
         }
@@ -239,10 +267,17 @@ mod tests {
             (&[plain, newer], Device::Cpu, newer),
             (&[newer, cuda], Device::Cuda, cuda),
             (&[newer, near], Device::Cpu, near),
-            (&["target/onnxruntime/1.31.1/libonnxruntime_providers_shared.so"], Device::Cpu, "nothing"),
+            (
+                &["target/onnxruntime/1.31.1/libonnxruntime_providers_shared.so"],
+                Device::Cpu,
+                "nothing",
+            ),
             (&["target/onnxruntime/latest/libonnxruntime.so"], Device::Cpu, "nothing"),
         ];
-        let failures: Vec<_> = cases.iter().filter(|(files, device, wanted)| chosen(files, *device) != *wanted).collect();
+        let failures: Vec<_> = cases
+            .iter()
+            .filter(|(files, device, wanted)| chosen(files, *device) != *wanted)
+            .collect();
         assert!(failures.is_empty(), "chosen otherwise: {failures:?}");
     }
 

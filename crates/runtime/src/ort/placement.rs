@@ -14,11 +14,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, process};
 
 /// Runs the file at `path` once, and counts the nodes that each provider ran.
-pub(super) fn count(ort: &Ort, path: &Path, options: &Options, inputs: &Values) -> Result<BTreeMap<String, usize>> {
+pub(super) fn count(
+    ort: &Ort,
+    path: &Path,
+    options: &Options,
+    inputs: &Values,
+) -> Result<BTreeMap<String, usize>> {
     static PROFILES: AtomicUsize = AtomicUsize::new(0);
     let number = PROFILES.fetch_add(1, Ordering::Relaxed);
     let beginning = env::temp_dir().join(format!("cognate-profile-{}-{number}", process::id()));
-    let shared = read_checked(path, || Ok(Arc::new(Shared::load(ort, path, options, Some(&beginning))?)))?;
+    let shared =
+        read_checked(path, || Ok(Arc::new(Shared::load(ort, path, options, Some(&beginning))?)))?;
     let run = shared.clone().session().run(inputs);
     // The file must be removed even if the run failed.
     let profile = shared.end_profile()?;
@@ -26,9 +32,16 @@ pub(super) fn count(ort: &Ort, path: &Path, options: &Options, inputs: &Values) 
     // Best effort: a file left in the temporary folder is harmless.
     let _ = fs::remove_file(&profile);
     run?;
-    let wrong = |reason: String| Error::new(ErrorKind::Run, &profile, format!("cannot read ONNX Runtime's profile: {reason}"));
+    let wrong = |reason: String| {
+        Error::new(
+            ErrorKind::Run,
+            &profile,
+            format!("cannot read ONNX Runtime's profile: {reason}"),
+        )
+    };
     let text = text.map_err(|error| wrong(error.to_string()))?;
-    let events: Vec<Json> = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+    let events: Vec<Json> =
+        serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
     Ok(nodes_by_provider(&events))
 }
 
@@ -36,7 +49,8 @@ pub(super) fn count(ort: &Ort, path: &Path, options: &Options, inputs: &Values) 
 fn nodes_by_provider(events: &[Json]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for event in events {
-        let is_kernel = event["cat"] == "Node" && event["name"].as_str().is_some_and(|name| name.ends_with("_kernel_time"));
+        let is_kernel = event["cat"] == "Node"
+            && event["name"].as_str().is_some_and(|name| name.ends_with("_kernel_time"));
         if let (true, Some(provider)) = (is_kernel, event["args"]["provider"].as_str()) {
             *counts.entry(provider.to_string()).or_default() += 1;
         }
@@ -60,6 +74,12 @@ mod tests {
             kernel("CUDAExecutionProvider"),
         ];
         let counts = nodes_by_provider(&events);
-        assert_eq!(counts, BTreeMap::from([("CPUExecutionProvider".into(), 1), ("CUDAExecutionProvider".into(), 2)]));
+        assert_eq!(
+            counts,
+            BTreeMap::from([
+                ("CPUExecutionProvider".into(), 1),
+                ("CUDAExecutionProvider".into(), 2)
+            ])
+        );
     }
 }

@@ -14,11 +14,19 @@ use crate::ort::Ort;
 use crate::ort::kernels;
 use crate::program::{Substituted, substitute};
 use crate::signature::{self, Element, Given, Input, Signature};
-use crate::{BEST, Device, EngineTensor, Error, ErrorKind, Loaded, Options, Result, SHORTLIST, Session, Value, Values, run_and_exchange};
+use crate::{
+    BEST, Device, EngineTensor, Error, ErrorKind, Loaded, Options, Result, SHORTLIST, Session,
+    Value, Values, run_and_exchange,
+};
 use ::ort::ep::CUDA;
 use ::ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
-use ::ort::session::{Session as Engine, SessionInputValue, SharedSessionInner, builder::SessionBuilder};
-use ::ort::value::{DynTensor, DynTensorValueType, DynValue, PrimitiveTensorElementType, TensorElementType, TensorRef, ValueType};
+use ::ort::session::{
+    Session as Engine, SessionInputValue, SharedSessionInner, builder::SessionBuilder,
+};
+use ::ort::value::{
+    DynTensor, DynTensorValueType, DynValue, PrimitiveTensorElementType, TensorElementType,
+    TensorRef, ValueType,
+};
 use ::ort::{AsPointer, sys::OrtValue};
 use cognate_export::proto::ModelProto;
 use cognate_graph::f16;
@@ -58,14 +66,23 @@ impl Loaded for Shared {
 impl Shared {
     /// Loads the file at `path`; with `profile`, ONNX Runtime writes its profile to a file
     /// with that prefix.
-    pub(super) fn load(ort: &Ort, path: &Path, options: &Options, profile: Option<&Path>) -> Result<Self> {
+    pub(super) fn load(
+        ort: &Ort,
+        path: &Path,
+        options: &Options,
+        profile: Option<&Path>,
+    ) -> Result<Self> {
         let before = huge_pages::Before::loading(options);
         let place = path.display().to_string();
         let engine = format!("ONNX Runtime {}, {}", ort.version, provider(options.device));
         let wrong = |error: ::ort::Error| {
             let text = one_line(&error);
             // The provider exists, but no working GPU was found.
-            let kind = if text.contains("CUDA failure") { ErrorKind::Unavailable } else { ErrorKind::Load };
+            let kind = if text.contains("CUDA failure") {
+                ErrorKind::Unavailable
+            } else {
+                ErrorKind::Load
+            };
             Error::new(kind, &place, format!("{engine} cannot load it: {text}"))
         };
         let mut builder = builder(ort, options, profile).map_err(wrong)?;
@@ -73,10 +90,14 @@ impl Shared {
             builder = with_cuda(ort, builder)?;
         }
         let own = substituted(path, options)?;
-        let [own_lengths, prefill] = own.as_ref().map_or([false; 2], |own| [own.own_lengths, own.prefill]);
+        let [own_lengths, prefill] =
+            own.as_ref().map_or([false; 2], |own| [own.own_lengths, own.prefill]);
         let n_own = own.as_ref().map_or(0, |own| own.n_inputs);
         let (session, engine) = match own {
-            Some(own) => (with_kernels(builder, path, own).map_err(wrong)?, format!("{engine} with Cognate's operators")),
+            Some(own) => (
+                with_kernels(builder, path, own).map_err(wrong)?,
+                format!("{engine} with Cognate's operators"),
+            ),
             None => match reduced(path, options)? {
                 Some(model) => (commit(builder, path, &model).map_err(wrong)?, engine.clone()),
                 None => (builder.commit_from_file(path).map_err(wrong)?, engine.clone()),
@@ -86,18 +107,39 @@ impl Shared {
         let optional = session.overridable_initializers();
         let optional = optional.iter().map(|given| described(given.name(), given.dtype()));
         let inputs = session.inputs().iter().map(|outlet| described(outlet.name(), outlet.dtype()));
-        let signature = Signature::new(place, inputs.chain(optional).collect(), outputs).with_own(n_own);
-        let c_names = |names: &[String]| names.iter().map(|name| CString::new(name.as_str())).collect::<Result<Vec<_>, _>>();
-        let names = c_names(signature.input_names()).and_then(|inputs| Ok([inputs, c_names(signature.output_names())?]));
-        let names =
-            names.map_err(|error| Error::new(ErrorKind::Load, signature.place(), format!("expected a name without NUL: {error}")))?;
+        let signature =
+            Signature::new(place, inputs.chain(optional).collect(), outputs).with_own(n_own);
+        let c_names = |names: &[String]| {
+            names.iter().map(|name| CString::new(name.as_str())).collect::<Result<Vec<_>, _>>()
+        };
+        let names = c_names(signature.input_names())
+            .and_then(|inputs| Ok([inputs, c_names(signature.output_names())?]));
+        let names = names.map_err(|error| {
+            Error::new(
+                ErrorKind::Load,
+                signature.place(),
+                format!("expected a name without NUL: {error}"),
+            )
+        })?;
         let (inner, session) = (session.inner(), Mutex::new(session));
-        Ok(Self { inner, session, signature, names, engine, own_lengths, prefill, device: options.device, huge_pages: before.loaded() })
+        Ok(Self {
+            inner,
+            session,
+            signature,
+            names,
+            engine,
+            own_lengths,
+            prefill,
+            device: options.device,
+            huge_pages: before.loaded(),
+        })
     }
 
     /// Ends the profile that [`Shared::load`] began, and returns the file's path.
     pub(super) fn end_profile(&self) -> Result<String> {
-        self.alone().end_profiling().map_err(|error| Error::new(ErrorKind::Run, self.signature.place(), error))
+        self.alone()
+            .end_profiling()
+            .map_err(|error| Error::new(ErrorKind::Run, self.signature.place(), error))
     }
 
     /// Locks the session; a panic does not invalidate the library's session.
@@ -118,27 +160,50 @@ impl Shared {
     ///
     /// # Safety
     /// The values live through the call, and nothing else reads or writes the outputs meanwhile.
-    unsafe fn run_given(&self, given: &[*const OrtValue], mut outputs: Vec<*mut OrtValue>) -> ::ort::Result<Values> {
+    unsafe fn run_given(
+        &self,
+        given: &[*const OrtValue],
+        mut outputs: Vec<*mut OrtValue>,
+    ) -> ::ort::Result<Values> {
         let made: Vec<bool> = outputs.iter().map(|output| output.is_null()).collect();
-        let [input_names, output_names] = self.names.each_ref().map(|names| names.iter().map(|name| name.as_ptr()).collect::<Vec<_>>());
-        assert_eq!((given.len(), outputs.len()), (input_names.len(), output_names.len()), "a value for each input and output");
+        let [input_names, output_names] = self
+            .names
+            .each_ref()
+            .map(|names| names.iter().map(|name| name.as_ptr()).collect::<Vec<_>>());
+        assert_eq!(
+            (given.len(), outputs.len()),
+            (input_names.len(), output_names.len()),
+            "a value for each input and output"
+        );
         let names = |names: &[*const c_char]| (names.as_ptr(), names.len());
-        let ((input_names, n_inputs), (output_names, n_outputs)) = (names(&input_names), names(&output_names));
+        let ((input_names, n_inputs), (output_names, n_outputs)) =
+            (names(&input_names), names(&output_names));
         // SAFETY: the session lives as long as `self`, and `Run` of ONNX Runtime's C interface may
         // be called by many threads at a time, which the CPU's provider supports; the counts of
         // names and values are right and they live through the call; null options are the defaults,
         // and a null output requests a new value.
         let status = unsafe {
             let session = self.inner.ptr().cast_mut();
-            (::ort::api().Run)(session, ptr::null(), input_names, given.as_ptr(), n_inputs, output_names, n_outputs, outputs.as_mut_ptr())
+            (::ort::api().Run)(
+                session,
+                ptr::null(),
+                input_names,
+                given.as_ptr(),
+                n_inputs,
+                output_names,
+                n_outputs,
+                outputs.as_mut_ptr(),
+            )
         };
         // SAFETY: the status comes from the call.
         unsafe { ::ort::Error::result_from_status(status) }?;
         self.huge_pages.after_run();
         let session = self.alone();
-        let named = self.signature.output_names().iter().zip(outputs).zip(made).filter(|(_, made)| *made);
+        let named =
+            self.signature.output_names().iter().zip(outputs).zip(made).filter(|(_, made)| *made);
         let outputs = named.map(|((name, output), _)| {
-            let output = NonNull::new(output).ok_or_else(|| ::ort::Error::new("an output has no value"))?;
+            let output =
+                NonNull::new(output).ok_or_else(|| ::ort::Error::new("an output has no value"))?;
             // SAFETY: the caller owns this value, which the session's allocator allocated.
             held((name, unsafe { DynValue::from_ptr(output, Some(session.allocator())) }))
         });
@@ -152,7 +217,8 @@ impl Shared {
         for (name, value) in self.signature.input_names().iter().zip(&inputs) {
             binding.bind_input(name, value)?;
         }
-        let gpu = MemoryInfo::new(AllocationDevice::CUDA, 0, AllocatorType::Device, MemoryType::Default)?;
+        let gpu =
+            MemoryInfo::new(AllocationDevice::CUDA, 0, AllocatorType::Device, MemoryType::Default)?;
         for name in self.signature.output_names() {
             binding.bind_output_to_device(name, &gpu)?;
         }
@@ -195,11 +261,15 @@ fn substituted(path: &Path, options: &Options) -> Result<Option<Substituted>> {
         return Ok(None);
     }
     let model = cognate_export::read_model(path).map_err(Error::from_export)?;
-    let threads = options.threads.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+    let threads = options
+        .threads
+        .or_else(|| thread::available_parallelism().ok())
+        .map_or(1, NonZeroUsize::get);
     Ok(substitute(model, folder_of(path), threads))
 }
 
-/// Whether a file is too large to be parsed again. Exported graphs with external weights are far smaller.
+/// Whether a file is too large to be parsed again. Exported graphs with external weights are far
+/// smaller.
 fn is_large(path: &Path) -> bool {
     const LARGEST: u64 = 1 << 26;
     path.metadata().is_ok_and(|metadata| metadata.len() > LARGEST)
@@ -230,8 +300,8 @@ fn in_folder(builder: SessionBuilder, path: &Path) -> ::ort::Result<SessionBuild
     Ok(builder.with_config_entry("session.model_external_initializers_file_folder_path", folder)?)
 }
 
-/// Whether the library has registered the operators' domain. Two sessions created at the same time would both register it, and one
-/// would fail.
+/// Whether the library has registered the operators' domain. Two sessions created at the same time
+/// would both register it, and one would fail.
 static DOMAIN_IS_KNOWN: Mutex<bool> = Mutex::new(false);
 
 /// Creates a session from a modified graph whose weights are in the folder of `path`.
@@ -298,7 +368,9 @@ impl Session for OrtSession {
         let Shared { signature, engine, device, .. } = &*self.shared;
         let given = inputs.iter().map(|(name, value)| match value {
             // Values have no boolean type.
-            Value::I64(array) if signature.takes_bool(name) => Ok((name, owned(array.mapv(|value| value != 0))?)),
+            Value::I64(array) if signature.takes_bool(name) => {
+                Ok((name, owned(array.mapv(|value| value != 0))?))
+            }
             value => Ok((name, given(value, *device, signature.takes_half(name))?)),
         });
         let given = given.collect::<Result<Vec<_>>>()?;
@@ -307,7 +379,13 @@ impl Session for OrtSession {
             Device::Cpu => self.shared.run_on_host(&arranged),
             Device::Cuda => self.shared.run_on_gpu(arranged),
         };
-        outputs.map_err(|error| Error::new(ErrorKind::Run, signature.place(), format!("{engine} failed: {}", one_line(&error))))
+        outputs.map_err(|error| {
+            Error::new(
+                ErrorKind::Run,
+                signature.place(),
+                format!("{engine} failed: {}", one_line(&error)),
+            )
+        })
     }
 
     fn has_own_lengths(&self) -> bool {
@@ -338,10 +416,12 @@ impl Session for OrtSession {
 fn described(name: &str, dtype: &ValueType) -> Input {
     let (element, axes) = match dtype {
         ValueType::Tensor { ty, shape, dimension_symbols } => {
-            let axes = shape.iter().zip(dimension_symbols.iter()).map(|(&size, symbol)| match usize::try_from(size) {
-                Ok(size) => signature::Axis::Size(size),
-                Err(_) if symbol.is_empty() => signature::Axis::Open,
-                Err(_) => signature::Axis::Symbol(symbol.clone()),
+            let axes = shape.iter().zip(dimension_symbols.iter()).map(|(&size, symbol)| {
+                match usize::try_from(size) {
+                    Ok(size) => signature::Axis::Size(size),
+                    Err(_) if symbol.is_empty() => signature::Axis::Open,
+                    Err(_) => signature::Axis::Symbol(symbol.clone()),
+                }
             });
             (element_name(*ty), Some(axes.collect()))
         }
@@ -383,7 +463,9 @@ fn sizes(shape: &[i64]) -> Vec<usize> {
 fn given(value: &Value, device: Device, half: bool) -> Result<SessionInputValue<'_>> {
     match value {
         Value::F32(array) if half => owned(array.mapv(f16::from_f32)),
-        Value::Engine(held) if half && !held.as_any().is::<OrtTensor>() => owned(held.to_host()?.to_f32()?.mapv(f16::from_f32)),
+        Value::Engine(held) if half && !held.as_any().is::<OrtTensor>() => {
+            owned(held.to_host()?.to_f32()?.mapv(f16::from_f32))
+        }
         _ => lent(value, device),
     }
 }
@@ -396,18 +478,25 @@ fn lent(value: &Value, device: Device) -> Result<SessionInputValue<'_>> {
         Value::F64(array) => lent_array(array, device),
         Value::I64(array) => lent_array(array, device),
         Value::Engine(held) => match held.as_any().downcast_ref::<OrtTensor>() {
-            Some(own) if device == Device::Cuda || own.tensor.memory_info().is_cpu_accessible() => own.lent(),
+            Some(own) if device == Device::Cuda || own.tensor.memory_info().is_cpu_accessible() => {
+                own.lent()
+            }
             Some(_) | None => match held.to_host()? {
                 Value::F32(array) => owned(array),
                 Value::F64(array) => owned(array),
                 Value::I64(array) => owned(array),
-                Value::Engine(_) => Err(brought("expected a value of this engine, found one of another")),
+                Value::Engine(_) => {
+                    Err(brought("expected a value of this engine, found one of another"))
+                }
             },
         },
     }
 }
 
-fn lent_array<T: PrimitiveTensorElementType + Clone + Debug + 'static>(array: &ArrayD<T>, device: Device) -> Result<SessionInputValue<'_>> {
+fn lent_array<T: PrimitiveTensorElementType + Clone + Debug + 'static>(
+    array: &ArrayD<T>,
+    device: Device,
+) -> Result<SessionInputValue<'_>> {
     // A binding copies borrowed tensors and panics if it cannot, so it gets owned ones.
     if device == Device::Cpu && array.is_standard_layout() {
         return Ok(TensorRef::from_array_view(array.view()).map_err(brought)?.into());
@@ -415,7 +504,9 @@ fn lent_array<T: PrimitiveTensorElementType + Clone + Debug + 'static>(array: &A
     owned(array.clone())
 }
 
-fn owned<'v, T: PrimitiveTensorElementType + Clone + Debug + 'static>(array: ArrayD<T>) -> Result<SessionInputValue<'v>> {
+fn owned<'v, T: PrimitiveTensorElementType + Clone + Debug + 'static>(
+    array: ArrayD<T>,
+) -> Result<SessionInputValue<'v>> {
     Ok(::ort::value::Tensor::from_array(array).map_err(brought)?.into())
 }
 
@@ -426,7 +517,11 @@ fn held((name, value): (impl ToString, DynValue)) -> ::ort::Result<(String, Valu
 }
 
 fn brought(reason: impl Display) -> Error {
-    Error::new(ErrorKind::Run, "ONNX Runtime", format!("cannot move a value between the host and the engine: {reason}"))
+    Error::new(
+        ErrorKind::Run,
+        "ONNX Runtime",
+        format!("cannot move a value between the host and the engine: {reason}"),
+    )
 }
 
 /// A tensor in ONNX Runtime's memory, on the CPU or the GPU.
@@ -487,7 +582,9 @@ impl EngineTensor for OrtTensor {
         let moves_down = rows.iter().enumerate().all(|(to, &from)| (to..count).contains(&from));
         let Some(all) = self.as_f32_mut().filter(|_| moves_down) else { return false };
         let Some(elements) = all.into_slice() else { return false };
-        rows.iter().enumerate().for_each(|(to, &from)| elements.copy_within(from * row..(from + 1) * row, to * row));
+        rows.iter()
+            .enumerate()
+            .for_each(|(to, &from)| elements.copy_within(from * row..(from + 1) * row, to * row));
         self.shape[0] = rows.len();
         true
     }
@@ -499,12 +596,26 @@ impl EngineTensor for OrtTensor {
 
 fn host(tensor: &DynTensor) -> Result<Value> {
     let value = match tensor.data_type() {
-        TensorElementType::Float32 => tensor.try_extract_array::<f32>().map(|view| view.to_owned().into()),
-        TensorElementType::Float16 => tensor.try_extract_array::<f16>().map(|view| view.mapv(f16::to_f32).into()),
-        TensorElementType::Float64 => tensor.try_extract_array::<f64>().map(|view| view.to_owned().into()),
-        TensorElementType::Int64 => tensor.try_extract_array::<i64>().map(|view| view.to_owned().into()),
-        TensorElementType::Bool => tensor.try_extract_array::<bool>().map(|view| view.mapv(i64::from).into()),
-        other => return Err(brought(format!("expected elements of f32, f16, f64, i64 or bool, found {other}"))),
+        TensorElementType::Float32 => {
+            tensor.try_extract_array::<f32>().map(|view| view.to_owned().into())
+        }
+        TensorElementType::Float16 => {
+            tensor.try_extract_array::<f16>().map(|view| view.mapv(f16::to_f32).into())
+        }
+        TensorElementType::Float64 => {
+            tensor.try_extract_array::<f64>().map(|view| view.to_owned().into())
+        }
+        TensorElementType::Int64 => {
+            tensor.try_extract_array::<i64>().map(|view| view.to_owned().into())
+        }
+        TensorElementType::Bool => {
+            tensor.try_extract_array::<bool>().map(|view| view.mapv(i64::from).into())
+        }
+        other => {
+            return Err(brought(format!(
+                "expected elements of f32, f16, f64, i64 or bool, found {other}"
+            )));
+        }
     };
     value.map_err(brought)
 }
@@ -517,7 +628,9 @@ mod tests {
     fn own_values_and_host_arrays_are_lent_without_a_copy() {
         // Tensors require an open library.
         let Ok(_ort) = Ort::find() else {
-            return cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` installs it");
+            return cognate_testing::skip(
+                "no library of ONNX Runtime; `cargo xtask onnxruntime` installs it",
+            );
         };
         let array = ArrayD::<f32>::zeros(ndarray::IxDyn(&[2, 3]));
         let address = |value: &Value| {
@@ -534,9 +647,13 @@ mod tests {
     #[test]
     fn rows_are_kept_in_place() {
         let Ok(_ort) = Ort::find() else {
-            return cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` installs it");
+            return cognate_testing::skip(
+                "no library of ONNX Runtime; `cargo xtask onnxruntime` installs it",
+            );
         };
-        let array = ArrayD::from_shape_fn(ndarray::IxDyn(&[4, 2, 3]), |index| (index[0] * 100 + index[1] * 10 + index[2]) as f32);
+        let array = ArrayD::from_shape_fn(ndarray::IxDyn(&[4, 2, 3]), |index| {
+            (index[0] * 100 + index[1] * 10 + index[2]) as f32
+        });
         let tensor = ::ort::value::Tensor::from_array(array.clone()).expect("a tensor").upcast();
         let mut value = Value::Engine(Arc::new(OrtTensor { tensor, shape: vec![4, 2, 3] }));
         let mut expected = array;

@@ -1,30 +1,36 @@
-//! Attention: to caches that beams share, which it also writes; and to keys and values of whole sentences.
+//! Attention: to caches that beams share, which it also writes; and to keys and values of whole
+//! sentences.
 
 use super::operation::{Among, Scores};
 use super::sizes::{Size, values};
 use super::{Call, Result, Tensors, View, by_parts, expected};
-use cognate_kernels::{Attention, Caches, MANY, Mask, Memory, Parallel, Results, Serial, Step, Strides};
+use cognate_kernels::{
+    Attention, Caches, MANY, Mask, Memory, Parallel, Results, Serial, Step, Strides,
+};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Attention of one new position to caches `[rows, key_heads, capacity, d_k]`, or of several in a prefill: see
-/// [`Session::supports_prefill`](crate::Session::supports_prefill). Numbers of `query`, `key`, `value` and `out` are those of
-/// buffers, others those of inputs and outputs.
+/// Attention of one new position to caches `[rows, key_heads, capacity, d_k]`, or of several in a
+/// prefill: see [`Session::supports_prefill`](crate::Session::supports_prefill). Numbers of
+/// `query`, `key`, `value` and `out` are those of buffers, others those of inputs and outputs.
 pub(super) struct CachedAttention {
     /// Query, key and value.
     pub(super) news: [View; 3],
     /// Keys and values: input and output.
     pub(super) caches: [[usize; 2]; 2],
-    /// The beam of each position, `i64 [batch, beams, past]`; below 0 at padding and behind the past of a shorter sentence.
+    /// The beam of each position, `i64 [batch, beams, past]`; below 0 at padding and behind the
+    /// past of a shorter sentence.
     pub(super) beams: usize,
-    /// `[1, heads, 1, past + 1]`, of which a shorter sentence takes the last: it depends on distances.
+    /// `[1, heads, 1, past + 1]`, of which a shorter sentence takes the last: it depends on
+    /// distances.
     pub(super) bias: Option<usize>,
     pub(super) scores: Scores,
     pub(super) out: usize,
 }
 
-/// Attention from queries `[batch · n, heads · d_k]` to keys and values `[batch, heads, src, d_k]`, optionally with a mask added to the
-/// scores that is broadcast to `[batch, heads, n, src]`. Keys, values and mask are inputs.
+/// Attention from queries `[batch · n, heads · d_k]` to keys and values `[batch, heads, src, d_k]`,
+/// optionally with a mask added to the scores that is broadcast to `[batch, heads, n, src]`. Keys,
+/// values and mask are inputs.
 pub(super) struct MemoryAttention {
     pub(super) query: View,
     pub(super) keys: usize,
@@ -36,7 +42,8 @@ pub(super) struct MemoryAttention {
     pub(super) weights: Option<usize>,
 }
 
-/// Attention among rows `[batch · n, 3 · heads · d_k]` of queries, keys and values side by side, optionally with a mask as above.
+/// Attention among rows `[batch · n, 3 · heads · d_k]` of queries, keys and values side by side,
+/// optionally with a mask as above.
 pub(super) struct SelfAttention {
     pub(super) rows: usize,
     pub(super) among: Among<MaskSource, Size>,
@@ -57,11 +64,18 @@ pub(super) enum MaskSource {
 impl MaskSource {
     fn read<'c>(self, tensors: &impl Tensors<'c>) -> Result<(Vec<usize>, Cow<'c, [f32]>)> {
         match self {
-            MaskSource::Given(input) => tensors.floats(input).map(|(shape, numbers)| (shape, Cow::Borrowed(numbers))),
+            MaskSource::Given(input) => {
+                tensors.floats(input).map(|(shape, numbers)| (shape, Cow::Borrowed(numbers)))
+            }
             MaskSource::Padding(input, hidden) => {
                 let (shape, ones) = tensors.integers(input)?;
-                let &[batch, src] = shape.as_slice() else { return Err(expected("mask", "2 axes", format!("{shape:?}"))) };
-                Ok((vec![batch, 1, 1, src], ones.iter().map(|&one| (1.0 - one as f32) * hidden).collect()))
+                let &[batch, src] = shape.as_slice() else {
+                    return Err(expected("mask", "2 axes", format!("{shape:?}")));
+                };
+                Ok((
+                    vec![batch, 1, 1, src],
+                    ones.iter().map(|&one| (1.0 - one as f32) * hidden).collect(),
+                ))
             }
         }
     }
@@ -85,54 +99,92 @@ impl CachedAttention {
             }
         }
         let (shape, holders) = tensors.integers(self.beams)?;
-        let &[_, beams, longest] = shape.as_slice() else { return Err(expected("beams of positions", "3 axes", format!("{shape:?}"))) };
+        let &[_, beams, longest] = shape.as_slice() else {
+            return Err(expected("beams of positions", "3 axes", format!("{shape:?}")));
+        };
         let bias = self.bias.map(|bias| tensors.floats(bias)).transpose()?.map(|(_, bias)| bias);
         let [keys, values] = self.caches.map(|[input, output]| tensors.written(input, output));
         let ((shape, keys), (_, values)) = (keys?, values?);
-        let &[n_caches, key_heads, capacity, d_k] = shape.as_slice() else { return Err(expected("cache", "4 axes", format!("{shape:?}"))) };
+        let &[n_caches, key_heads, capacity, d_k] = shape.as_slice() else {
+            return Err(expected("cache", "4 axes", format!("{shape:?}")));
+        };
         let (heads, Scores { scale, cap, .. }) = (self.news[0].width / d_k.max(1), self.scores);
         let attention = Attention { heads, key_heads, d_k, scale, cap };
         let widths = [attention.width(), attention.key_width(), attention.key_width()];
         if self.news.map(|view| view.width) != widths || key_heads == 0 || heads % key_heads != 0 {
             let found = format!("{:?}", self.news.map(|view| view.width));
-            return Err(expected("query, key and value", format!("widths that match caches {shape:?}"), found));
+            return Err(expected(
+                "query, key and value",
+                format!("widths that match caches {shape:?}"),
+                found,
+            ));
         }
         let past = |row: usize| past_of(&holders[row * longest..][..longest]);
         if call.own_lengths && beams > 1 && holders.len() == rows * longest && past(0) != past(1) {
-            let prefill = Prefill { attention, n: beams, past: past(0), shape: [n_caches, capacity] };
+            let prefill =
+                Prefill { attention, n: beams, past: past(0), shape: [n_caches, capacity] };
             return self.prefill(call, &prefill, holders, [keys, values]);
         }
         if n_caches != rows || keys.len() != values.len() {
-            return Err(expected("caches", format!("[{rows}, key_heads, capacity, d_k]"), format!("{shape:?}")));
+            return Err(expected(
+                "caches",
+                format!("[{rows}, key_heads, capacity, d_k]"),
+                format!("{shape:?}"),
+            ));
         }
-        if longest >= capacity || holders.len() != rows * longest || beams == 0 || rows % beams != 0 {
-            let found = format!("position {longest} of {capacity}, beams of {} positions, {beams} beams", holders.len());
-            return Err(expected("positions", format!("less than {capacity}, with a beam for each position of {rows} rows"), found));
+        if longest >= capacity || holders.len() != rows * longest || beams == 0 || rows % beams != 0
+        {
+            let found = format!(
+                "position {longest} of {capacity}, beams of {} positions, {beams} beams",
+                holders.len()
+            );
+            return Err(expected(
+                "positions",
+                format!("less than {capacity}, with a beam for each position of {rows} rows"),
+                found,
+            ));
         }
         if bias.is_some_and(|bias| bias.len() != heads * (longest + 1)) {
             return Err(expected("bias", format!("[1, {heads}, 1, {}]", longest + 1), "another"));
         }
-        if let Some(beam) = holders.iter().max().filter(|&&beam| usize::try_from(beam).is_ok_and(|beam| beam >= beams)) {
+        if let Some(beam) = holders
+            .iter()
+            .max()
+            .filter(|&&beam| usize::try_from(beam).is_ok_and(|beam| beam >= beams))
+        {
             return Err(expected("beams of positions", format!("less than {beams}"), beam));
         }
-        let of_sentence = |sentence: usize| &holders[sentence * beams * longest..][..beams * longest];
+        let of_sentence =
+            |sentence: usize| &holders[sentence * beams * longest..][..beams * longest];
         let own_lengths = call.own_lengths;
         let held = |holders: &[i64]| held(holders, own_lengths);
         let has_gap = |holders: &[i64]| holders[held(holders)].iter().any(|&beam| beam < 0);
-        let differ = |holders: &[i64]| holders.chunks(longest.max(1)).any(|row| held(row) != held(&holders[..longest]) || has_gap(row));
+        let differ = |holders: &[i64]| {
+            holders
+                .chunks(longest.max(1))
+                .any(|row| held(row) != held(&holders[..longest]) || has_gap(row))
+        };
         if let Some(sentence) = (0..rows / beams).find(|&sentence| differ(of_sentence(sentence))) {
-            return Err(expected("beams of positions", "the same positions in all beams of a sentence", format!("others in {sentence}")));
+            return Err(expected(
+                "beams of positions",
+                "the same positions in all beams of a sentence",
+                format!("others in {sentence}"),
+            ));
         }
         let mut out = call.take_floats(self.out, rows)?;
         let strides = self.news.map(|view| call.program.buffers[view.buffer].width);
         let news = self.news.map(|view| &call.floats(view.buffer)[view.offset..]);
         let (width, block) = (beams * attention.width(), beams * attention.key_width() * capacity);
-        let sentences = out.floats_mut().chunks_mut(width.max(1)).zip(keys.chunks_mut(block.max(1)).zip(values.chunks_mut(block.max(1))));
+        let sentences = out
+            .floats_mut()
+            .chunks_mut(width.max(1))
+            .zip(keys.chunks_mut(block.max(1)).zip(values.chunks_mut(block.max(1))));
         by_parts(tensors, sentences, |sentence, (out, (keys, values))| {
             let holders = of_sentence(sentence);
             let Range { start: padding, end: past } = held(&holders[..longest]);
             let first = self.first_within(past).max(padding);
-            let [query, key, value] = [0, 1, 2].map(|new| &news[new][sentence * beams * strides[new]..]);
+            let [query, key, value] =
+                [0, 1, 2].map(|new| &news[new][sentence * beams * strides[new]..]);
             attention.step(
                 &Step { query, key, value, strides, past, first, longest, holders, bias },
                 Caches { keys, values, capacity },
@@ -144,7 +196,8 @@ impl CachedAttention {
     }
 }
 
-/// Sentences of which `n` rows are positions from `past` on; `shape` is the number of rows and of places of the caches.
+/// Sentences of which `n` rows are positions from `past` on; `shape` is the number of rows and of
+/// places of the caches.
 struct Prefill {
     attention: Attention,
     n: usize,
@@ -158,7 +211,8 @@ impl CachedAttention {
         self.scores.window.map_or(0, |window| (past + 1).saturating_sub(window))
     }
 
-    /// Attention of each row of a prompt to the rows before it and to itself, in the first row of the sentence's caches.
+    /// Attention of each row of a prompt to the rows before it and to itself, in the first row of
+    /// the sentence's caches.
     fn prefill<'c, T: Tensors<'c>>(
         &self,
         call: &mut Call<'_, 'c, T>,
@@ -168,27 +222,41 @@ impl CachedAttention {
     ) -> Result<()> {
         let (tensors, rows) = (call.tensors, call.rows(self.news[0].buffer)?);
         let &Prefill { attention, n, past, shape: [n_caches, capacity] } = prefill;
-        let (longest, width, key_width, batch) = (holders.len() / rows, attention.width(), attention.key_width(), rows / n);
+        let (longest, width, key_width, batch) =
+            (holders.len() / rows, attention.width(), attention.key_width(), rows / n);
         let is_right = |(row, holders): (usize, &[i64])| {
             let before = past + row % n;
             past_of(holders) == before && holders[..before].iter().all(|&beam| beam == 0)
         };
-        if past + n > capacity || self.bias.is_some() || !holders.chunks(longest).enumerate().all(is_right) {
-            let wanted = format!("at most {capacity}, each row of a sentence with one more than the row before it, in beam 0");
-            return Err(expected("beams of positions", wanted, format!("{past} to {} or other pasts", past + n)));
+        if past + n > capacity
+            || self.bias.is_some()
+            || !holders.chunks(longest).enumerate().all(is_right)
+        {
+            let wanted = format!(
+                "at most {capacity}, each row of a sentence with one more than the row before it, in beam 0"
+            );
+            return Err(expected(
+                "beams of positions",
+                wanted,
+                format!("{past} to {} or other pasts", past + n),
+            ));
         }
         if batch == 0 || n_caches % batch != 0 || keys.len() != values.len() {
             return Err(expected("caches", format!("rows for {batch} sentences"), n_caches));
         }
         call.is_prefill = true;
         let mut out = call.take_floats(self.out, rows)?;
-        let [stride, key_stride, value_stride] = self.news.map(|view| call.program.buffers[view.buffer].width);
+        let [stride, key_stride, value_stride] =
+            self.news.map(|view| call.program.buffers[view.buffer].width);
         let [query, key, value] = self.news.map(|view| &call.floats(view.buffer)[view.offset..]);
         let (place, size) = (attention.d_k, n_caches / batch * key_width * capacity);
-        for (cache, new, stride) in [(&mut *keys, key, key_stride), (&mut *values, value, value_stride)] {
+        for (cache, new, stride) in
+            [(&mut *keys, key, key_stride), (&mut *values, value, value_stride)]
+        {
             for row in 0..rows {
                 let start = row / n * size + (past + row % n) * place;
-                for (head, new) in new[row * stride..][..key_width].chunks_exact(place).enumerate() {
+                for (head, new) in new[row * stride..][..key_width].chunks_exact(place).enumerate()
+                {
                     cache[start + head * capacity * place..][..place].copy_from_slice(new);
                 }
             }
@@ -196,9 +264,16 @@ impl CachedAttention {
         let strides = Strides { head: capacity * place, place };
         by_parts(tensors, out.floats_mut().chunks_mut(width.max(1)), |row, context| {
             let (end, first) = (past + row % n + 1, self.first_within(past + row % n));
-            let [keys, values] = [&*keys, &*values].map(|cache| &cache[row / n * size..][first * place..key_width * capacity]);
-            let memory = Memory { keys, values, strides, places: end - first, mask: None, packed: false };
-            attention.read((&query[row * stride..], stride), &memory, Results { context, weights: None }, &Serial);
+            let [keys, values] = [&*keys, &*values]
+                .map(|cache| &cache[row / n * size..][first * place..key_width * capacity]);
+            let memory =
+                Memory { keys, values, strides, places: end - first, mask: None, packed: false };
+            attention.read(
+                (&query[row * stride..], stride),
+                &memory,
+                Results { context, weights: None },
+                &Serial,
+            );
         });
         call.put(self.out, out);
         Ok(())
@@ -223,27 +298,43 @@ impl MemoryAttention {
         let [keys, values] = [self.keys, self.values].map(|input| tensors.floats(input));
         let ((shape, keys), (same, values)) = (keys?, values?);
         let mask = self.mask.map(|mask| mask.read(tensors)).transpose()?;
-        let &[batch, heads, places, d_k] = shape.as_slice() else { return Err(expected("keys", "4 axes", format!("{shape:?}"))) };
+        let &[batch, heads, places, d_k] = shape.as_slice() else {
+            return Err(expected("keys", "4 axes", format!("{shape:?}")));
+        };
         if self.query.width != heads * d_k || batch == 0 || n_rows % batch != 0 || same != shape {
-            let found = format!("{n_rows} queries of {} numbers, values {same:?}", self.query.width);
-            return Err(expected("queries and values", format!("shapes that match keys {shape:?}"), found));
+            let found =
+                format!("{n_rows} queries of {} numbers, values {same:?}", self.query.width);
+            return Err(expected(
+                "queries and values",
+                format!("shapes that match keys {shape:?}"),
+                found,
+            ));
         }
         let (attention, n) = (Attention::new(heads, d_k, self.scale), n_rows / batch);
-        let masks = mask.as_ref().map(|mask| Masks::new(mask, [batch, heads, n, places])).transpose()?;
+        let masks =
+            mask.as_ref().map(|mask| Masks::new(mask, [batch, heads, n, places])).transpose()?;
         let (strides, size) = (Strides { head: places * d_k, place: d_k }, heads * d_k * places);
         let mut out = call.take_floats(self.out, n_rows)?;
         let stride = call.program.buffers[self.query.buffer].width;
         let queries = &call.floats(self.query.buffer)[self.query.offset..];
         let memory_of = |sentence: usize| {
-            let (keys, values) = (&keys[sentence * size..][..size], &values[sentence * size..][..size]);
+            let (keys, values) =
+                (&keys[sentence * size..][..size], &values[sentence * size..][..size]);
             let mask = masks.as_ref().map(|masks| masks.of(sentence));
-            ((&queries[sentence * n * stride..], stride), Memory { keys, values, strides, places, mask, packed: n >= MANY })
+            (
+                (&queries[sentence * n * stride..], stride),
+                Memory { keys, values, strides, places, mask, packed: n >= MANY },
+            )
         };
         let n_wanted = if call.is_prefill { 0 } else { n };
-        let weights = self.weights.map(|output| tensors.new_floats(output, &[batch, n_wanted, heads, 1, places])).transpose()?;
+        let weights = self
+            .weights
+            .map(|output| tensors.new_floats(output, &[batch, n_wanted, heads, 1, places]))
+            .transpose()?;
         let mut weights = weights.map(|weights| weights.chunks_mut((n * heads * places).max(1)));
         let contexts = out.floats_mut().chunks_mut((n * attention.width()).max(1));
-        let results = contexts.map(|context| Results { context, weights: weights.as_mut().and_then(Iterator::next) });
+        let results = contexts
+            .map(|context| Results { context, weights: weights.as_mut().and_then(Iterator::next) });
         of_sentences(tensors, results.collect(), attention, memory_of);
         call.put(self.out, out);
         Ok(())
@@ -255,32 +346,57 @@ impl SelfAttention {
         let tensors = call.tensors;
         let (n_rows, stride) = (call.rows(self.rows)?, call.program.buffers[self.rows].width);
         let (n, mask) = match &self.among {
-            Among::Masked(mask) => mask.read(tensors).map(|mask| (mask.0.last().copied().unwrap_or(0), Some(mask)))?,
+            Among::Masked(mask) => {
+                mask.read(tensors).map(|mask| (mask.0.last().copied().unwrap_or(0), Some(mask)))?
+            }
             Among::All(n) => (values(std::slice::from_ref(n), tensors)?[0], None),
         };
-        if !stride.is_multiple_of(3 * self.heads) || (n == 0) != (n_rows == 0) || n_rows % n.max(1) != 0 {
-            let wanted = format!("queries, keys and values of {} heads in sentences of {n}", self.heads);
+        if !stride.is_multiple_of(3 * self.heads)
+            || (n == 0) != (n_rows == 0)
+            || n_rows % n.max(1) != 0
+        {
+            let wanted =
+                format!("queries, keys and values of {} heads in sentences of {n}", self.heads);
             return Err(expected("rows", wanted, format!("[{n_rows}, {stride}]")));
         }
-        let (attention, width) = (Attention::new(self.heads, stride / 3 / self.heads, self.scale), stride / 3);
-        let masks = mask.as_ref().map(|mask| Masks::new(mask, [n_rows / n.max(1), self.heads, n, n])).transpose()?;
+        let (attention, width) =
+            (Attention::new(self.heads, stride / 3 / self.heads, self.scale), stride / 3);
+        let masks = mask
+            .as_ref()
+            .map(|mask| Masks::new(mask, [n_rows / n.max(1), self.heads, n, n]))
+            .transpose()?;
         let strides = Strides { head: attention.d_k, place: stride };
         let mut out = call.take_floats(self.out, n_rows)?;
         let rows = call.floats(self.rows);
         let memory_of = |sentence: usize| {
             let rows = &rows[sentence * n * stride..][..n * stride];
             let mask = masks.as_ref().map(|masks| masks.of(sentence));
-            ((rows, stride), Memory { keys: &rows[width..], values: &rows[2 * width..], strides, places: n, mask, packed: true })
+            (
+                (rows, stride),
+                Memory {
+                    keys: &rows[width..],
+                    values: &rows[2 * width..],
+                    strides,
+                    places: n,
+                    mask,
+                    packed: true,
+                },
+            )
         };
         let contexts = out.floats_mut().chunks_mut((n * width).max(1));
-        of_sentences(tensors, contexts.map(|context| Results { context, weights: None }).collect(), attention, memory_of);
+        of_sentences(
+            tensors,
+            contexts.map(|context| Results { context, weights: None }).collect(),
+            attention,
+            memory_of,
+        );
         call.put(self.out, out);
         Ok(())
     }
 }
 
-/// Attention of each sentence: its queries, of which rows begin a stride apart, and its memory. Threads share the sentences, or the
-/// heads where there are fewer sentences than threads.
+/// Attention of each sentence: its queries, of which rows begin a stride apart, and its memory.
+/// Threads share the sentences, or the heads where there are fewer sentences than threads.
 fn of_sentences<'m>(
     threads: &impl Parallel,
     results: Vec<Results<'_>>,
@@ -303,15 +419,22 @@ fn of_sentences<'m>(
 impl Heads {
     pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
         let tensors = call.tensors;
-        let (n_rows, stride) = (call.rows(self.x.buffer)?, call.program.buffers[self.x.buffer].width);
+        let (n_rows, stride) =
+            (call.rows(self.x.buffer)?, call.program.buffers[self.x.buffer].width);
         let is_open = matches!(self.sizes.first(), Some(Size::Number(-1)));
         let mut sizes = values(&self.sizes[usize::from(is_open)..], tensors)?;
         if is_open {
             sizes.insert(0, n_rows / sizes.first().copied().unwrap_or(0).max(1));
         }
-        let [batch, n, heads, d_k] = sizes[..] else { return Err(expected("sizes", "batch, n, heads and d_k", format!("{sizes:?}"))) };
+        let [batch, n, heads, d_k] = sizes[..] else {
+            return Err(expected("sizes", "batch, n, heads and d_k", format!("{sizes:?}")));
+        };
         if batch * n != n_rows || heads * d_k != self.x.width {
-            return Err(expected("sizes", format!("those of {n_rows} rows of {}", self.x.width), format!("{sizes:?}")));
+            return Err(expected(
+                "sizes",
+                format!("those of {n_rows} rows of {}", self.x.width),
+                format!("{sizes:?}"),
+            ));
         }
         let out = tensors.new_floats(self.output, &[batch, heads, n, d_k])?;
         let rows = &call.floats(self.x.buffer)[self.x.offset.min(n_rows * stride)..];
@@ -334,9 +457,14 @@ impl<'m> Masks<'m> {
     fn new((found, numbers): &'m (Vec<usize>, Cow<'_, [f32]>), full: [usize; 4]) -> Result<Self> {
         let fits = |(&found, full): (&usize, usize)| found == full || found == 1;
         if found.len() != 4 || found[3] != full[3] || !found.iter().zip(full).all(fits) {
-            return Err(expected("mask", format!("{full:?}, or 1 for the same"), format!("{found:?}")));
+            return Err(expected(
+                "mask",
+                format!("{full:?}, or 1 for the same"),
+                format!("{found:?}"),
+            ));
         }
-        let stride = |axis: usize| if found[axis] == 1 { 0 } else { found[axis + 1..].iter().product() };
+        let stride =
+            |axis: usize| if found[axis] == 1 { 0 } else { found[axis + 1..].iter().product() };
         Ok(Self { numbers, strides: [stride(0), stride(1), stride(2)] })
     }
 

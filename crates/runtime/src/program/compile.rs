@@ -1,7 +1,8 @@
 //! Finds the operations of a graph that a [`Program`] computes, and replaces them by one node.
 //!
-//! An operation has a level: the number of times that the way to it leaves programs for other operations. Those of one level are one
-//! program: it reads what other operations of its level and below have computed, and nothing that needs its own outputs.
+//! An operation has a level: the number of times that the way to it leaves programs for other
+//! operations. Those of one level are one program: it reads what other operations of its level and
+//! below have computed, and nothing that needs its own outputs.
 
 use super::attention::{CachedAttention, Heads, MaskSource, MemoryAttention, SelfAttention};
 use super::constants::Constants;
@@ -43,7 +44,8 @@ impl Base<'_> {
     }
 }
 
-/// Compiles what it can of `graph`, whose operations `read` recognises. `node` makes the node of a program.
+/// Compiles what it can of `graph`, whose operations `read` recognises. `node` makes the node of a
+/// program.
 pub(crate) fn compile(
     graph: &GraphProto,
     constants: &mut Constants,
@@ -51,7 +53,11 @@ pub(crate) fn compile(
     node: impl Fn(usize, Vec<String>, Vec<String>) -> NodeProto,
 ) -> Compiled {
     let places = Places::new(graph);
-    let mut operations: Vec<_> = graph.node.iter().map(|node| read(&places, node).filter(|operation| fits(&places, operation))).collect();
+    let mut operations: Vec<_> = graph
+        .node
+        .iter()
+        .map(|node| read(&places, node).filter(|operation| fits(&places, operation)))
+        .collect();
     with_ends(&places, &mut operations);
     let mut needed = needed_of(&places, &operations);
     // Programs give rows in two axes: what others read in more is left to the engine.
@@ -71,15 +77,21 @@ pub(crate) fn compile(
     let mut made = GraphProto { node: Vec::new(), ..graph.clone() };
     let mut programs = Vec::new();
     for level in 0..=levels.iter().copied().max().unwrap_or(0) {
-        let here: Vec<usize> = (0..graph.node.len()).filter(|&index| levels[index] == level && needed.nodes.contains(&index)).collect();
-        let (inside, outside): (Vec<_>, Vec<_>) = here.into_iter().partition(|&index| operations[index].is_some());
+        let here: Vec<usize> = (0..graph.node.len())
+            .filter(|&index| levels[index] == level && needed.nodes.contains(&index))
+            .collect();
+        let (inside, outside): (Vec<_>, Vec<_>) =
+            here.into_iter().partition(|&index| operations[index].is_some());
         made.node.extend(outside.into_iter().map(|index| graph.node[index].clone()));
         if inside.is_empty() {
             continue;
         }
         let others = |tensor: &str| {
             needed.outside.contains(tensor)
-                || needed.readers.get(tensor).is_some_and(|readers| readers.iter().any(|&at| levels[at] != level))
+                || needed
+                    .readers
+                    .get(tensor)
+                    .is_some_and(|readers| readers.iter().any(|&at| levels[at] != level))
         };
         let steps: Vec<_> = inside.iter().filter_map(|&index| operations[index].as_ref()).collect();
         match Builder::build((&places, &beams), constants, &steps, &others) {
@@ -96,18 +108,35 @@ pub(crate) fn compile(
 /// Lets the product of an output layer do what follows it: a factor for each row, and a bias.
 fn with_ends<'g>(places: &Places<'g>, operations: &mut [Option<Operation<'g>>]) {
     for at in 0..operations.len() {
-        let Some(Operation::Rows { inputs: [x, scale, bias, residual, weight, _], activation, outputs: [out, bytes, _], .. }) =
-            operations[at]
+        let Some(Operation::Rows {
+            inputs: [x, scale, bias, residual, weight, _],
+            activation,
+            outputs: [out, bytes, _],
+            ..
+        }) = operations[at]
         else {
             continue;
         };
-        let does_no_more = [residual, weight, bytes].iter().all(|name| name.is_empty()) && activation == Activation::Identity;
+        let does_no_more = [residual, weight, bytes].iter().all(|name| name.is_empty())
+            && activation == Activation::Identity;
         if !does_no_more || scale.is_empty() || bias.is_empty() || !is_output_layer(places, out) {
             continue;
         }
-        let Some(product) = places.base(x).and_then(|base| places.source(base.tensor)) else { continue };
-        if let Some(Operation::IntegerProduct { x, weight, step, scale: factors, end: None, .. }) = operations[product] {
-            operations[at] = Some(Operation::IntegerProduct { x, weight, step, scale: factors, end: Some([scale, bias]), out });
+        let Some(product) = places.base(x).and_then(|base| places.source(base.tensor)) else {
+            continue;
+        };
+        if let Some(Operation::IntegerProduct {
+            x, weight, step, scale: factors, end: None, ..
+        }) = operations[product]
+        {
+            operations[at] = Some(Operation::IntegerProduct {
+                x,
+                weight,
+                step,
+                scale: factors,
+                end: Some([scale, bias]),
+                out,
+            });
         }
     }
 }
@@ -117,22 +146,30 @@ fn is_output_layer(places: &Places<'_>, rows: &str) -> bool {
     rows == LOGITS && places.is_output(rows) && places.readers(rows).is_empty()
 }
 
-/// Whether the rows that an operation reads have widths that are known, and are whole where it needs that.
+/// Whether the rows that an operation reads have widths that are known, and are whole where it
+/// needs that.
 fn fits<'g>(places: &Places<'g>, operation: &Operation<'g>) -> bool {
     let base = |rows: &'g str| places.base(rows);
     let whole = |rows: &'g str, width: Option<usize>| {
-        base(rows).is_some_and(|base| base.is_whole() && width.is_none_or(|width| base.width == width))
+        base(rows)
+            .is_some_and(|base| base.is_whole() && width.is_none_or(|width| base.width == width))
     };
-    let size = |tensor: &TensorProto, axis: usize| tensor.dims.get(axis).and_then(|&size| usize::try_from(size).ok());
+    let size = |tensor: &TensorProto, axis: usize| {
+        tensor.dims.get(axis).and_then(|&size| usize::try_from(size).ok())
+    };
     match operation {
-        Operation::Product { x, weight, .. } => size(weight, 1).is_some_and(|inputs| whole(x, Some(inputs))),
+        Operation::Product { x, weight, .. } => {
+            size(weight, 1).is_some_and(|inputs| whole(x, Some(inputs)))
+        }
         Operation::IntegerProduct { x, weight, end, .. } => {
             let has_scale = end.is_none_or(|[scale, _]| whole(scale, Some(1)));
             has_scale && size(weight, 0).is_some_and(|inputs| whole(x, Some(inputs)))
         }
         Operation::Rows { inputs: [x, scale, _, residual, ..], .. } => {
             let width = base(x).map(|base| base.width);
-            whole(x, None) && (scale.is_empty() || whole(scale, Some(1))) && (residual.is_empty() || whole(residual, width))
+            whole(x, None)
+                && (scale.is_empty() || whole(scale, Some(1)))
+                && (residual.is_empty() || whole(residual, width))
         }
         Operation::Cached { news, .. } => {
             let [_, key, value] = news.map(|rows| base(rows).map(|base| base.width));
@@ -141,10 +178,13 @@ fn fits<'g>(places: &Places<'g>, operation: &Operation<'g>) -> bool {
         Operation::Memory { inputs: [query, ..], .. } => base(query).is_some(),
         Operation::SelfAttention { rows, .. } => whole(rows, None),
         Operation::Rotation { x, tables, .. } => {
-            let d_k = size(tables[0], 1).filter(|d_k| d_k.is_multiple_of(2) && size(tables[1], 1) == Some(*d_k));
+            let d_k = size(tables[0], 1)
+                .filter(|d_k| d_k.is_multiple_of(2) && size(tables[1], 1) == Some(*d_k));
             base(x).zip(d_k).is_some_and(|(base, d_k)| base.width.is_multiple_of(d_k))
         }
-        Operation::Gate { x, gate, .. } => base(x).zip(base(gate)).is_some_and(|(x, gate)| x.width == gate.width),
+        Operation::Gate { x, gate, .. } => {
+            base(x).zip(base(gate)).is_some_and(|(x, gate)| x.width == gate.width)
+        }
         Operation::Heads { x, .. } => base(x).is_some(),
         Operation::Largest { x, .. } => whole(x, Some(1)),
         Operation::Embedding { .. } => true,
@@ -165,10 +205,14 @@ impl<'g> Places<'g> {
                 base.tensor = &node.input[0];
             } else if let Some((_, node)) = self.giver(base.tensor, "Slice") {
                 let [from, start, _, axes] = node.input.as_slice() else { return Some(base) };
-                let (Some(start), Some(axis), Some(shape)) = (self.integer(start), self.integer(axes), self.shape(from)) else {
+                let (Some(start), Some(axis), Some(shape)) =
+                    (self.integer(start), self.integer(axes), self.shape(from))
+                else {
                     return Some(base);
                 };
-                let (Some(whole), Ok(start)) = (width(from), usize::try_from(start)) else { return Some(base) };
+                let (Some(whole), Ok(start)) = (width(from), usize::try_from(start)) else {
+                    return Some(base);
+                };
                 if usize::try_from(axis) != Ok(shape.len() - 1) {
                     return Some(base);
                 }
@@ -192,7 +236,10 @@ fn levels<'g>(places: &Places<'g>, operations: &[Option<Operation<'g>>]) -> Vec<
         let level = match operation {
             Some(operation) => {
                 let (rows, tensors) = operation.inputs();
-                let rows = rows.into_iter().filter_map(|rows| places.base(rows)).map(|base| after(base.tensor, true, &levels));
+                let rows = rows
+                    .into_iter()
+                    .filter_map(|rows| places.base(rows))
+                    .map(|base| after(base.tensor, true, &levels));
                 rows.chain(tensors.into_iter().map(|tensor| after(tensor, false, &levels))).max()
             }
             None => node.input.iter().map(|tensor| after(tensor, false, &levels)).max(),
@@ -212,11 +259,15 @@ struct Needed<'g> {
 }
 
 fn needed_of<'g>(places: &Places<'g>, operations: &[Option<Operation<'g>>]) -> Needed<'g> {
-    let mut needed = Needed { nodes: BTreeSet::new(), outside: BTreeSet::new(), readers: HashMap::new() };
+    let mut needed =
+        Needed { nodes: BTreeSet::new(), outside: BTreeSet::new(), readers: HashMap::new() };
     needed.outside.extend(places.graph.output.iter().map(|output| output.name.as_str()));
     for (index, node) in places.graph.node.iter().enumerate().rev() {
-        let is_needed = |output: &&String| needed.outside.contains(output.as_str()) || needed.readers.contains_key(output.as_str());
-        if !node.output.iter().filter(|output| !output.is_empty()).any(|output| is_needed(&output)) {
+        let is_needed = |output: &&String| {
+            needed.outside.contains(output.as_str()) || needed.readers.contains_key(output.as_str())
+        };
+        if !node.output.iter().filter(|output| !output.is_empty()).any(|output| is_needed(&output))
+        {
             continue;
         }
         needed.nodes.insert(index);
@@ -267,8 +318,19 @@ impl<'b, 'g> Builder<'b, 'g> {
             Operation::Largest { x, least, out, .. } if out == LOGITS_SCALE => Some((x, least)),
             _ => None,
         });
-        let (known, buffers, inputs, outputs) = (HashMap::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut builder = Builder { places, beams, constants, known, buffers, inputs, outputs, last, logits_scale };
+        let (known, buffers, inputs, outputs) =
+            (HashMap::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut builder = Builder {
+            places,
+            beams,
+            constants,
+            known,
+            buffers,
+            inputs,
+            outputs,
+            last,
+            logits_scale,
+        };
         // Every buffer has memory of its own until its last reader is known.
         for operation in operations {
             let (rows, tensors) = operation.outputs();
@@ -285,9 +347,18 @@ impl<'b, 'g> Builder<'b, 'g> {
             steps.push(builder.step(at, operation)?);
         }
         let Builder { buffers, inputs, outputs, .. } = builder;
-        let caches = steps.iter().flat_map(|step| if let Step::Cached(cached) = step { cached.caches.to_vec() } else { Vec::new() });
+        let caches = steps.iter().flat_map(|step| {
+            if let Step::Cached(cached) = step { cached.caches.to_vec() } else { Vec::new() }
+        });
         let (caches, is_bytes) = (caches.collect(), vec![false; buffers.len()]);
-        let mut program = Program { caches, steps, buffers, is_bytes, released: Vec::new(), free: Mutex::default() };
+        let mut program = Program {
+            caches,
+            steps,
+            buffers,
+            is_bytes,
+            released: Vec::new(),
+            free: Mutex::default(),
+        };
         program.share();
         Some((program, inputs, outputs))
     }
@@ -295,17 +366,23 @@ impl<'b, 'g> Builder<'b, 'g> {
     fn step(&mut self, at: usize, operation: &Operation<'g>) -> Option<Step> {
         Some(match operation.clone() {
             Operation::Product { x, weight, bias, out } => {
-                let [outputs, inputs] = [0, 1].map(|axis| weight.dims.get(axis).and_then(|&size| usize::try_from(size).ok()));
+                let [outputs, inputs] = [0, 1]
+                    .map(|axis| weight.dims.get(axis).and_then(|&size| usize::try_from(size).ok()));
                 let (outputs, inputs) = (outputs?, inputs?);
                 let bias = match bias {
                     Some(bias) => Some(self.constant(bias).filter(|bias| bias.len() == outputs)?),
                     None => None,
                 };
                 let is_bf16 = weight.data_type == DataType::Bfloat16 as i32;
-                let source = Source { bytes: self.constants.bytes(weight)?, is_bf16, inputs, outputs, bias };
+                let source =
+                    Source { bytes: self.constants.bytes(weight)?, is_bf16, inputs, outputs, bias };
                 let (x, made) = (self.rows(x)?.buffer, self.made(out)?);
                 match is_output_layer(self.places, out) {
-                    true => Step::Output(Box::new(self.output_layer(x, made, LayerWeights::Floats(Floats::new(source))))),
+                    true => Step::Output(Box::new(self.output_layer(
+                        x,
+                        made,
+                        LayerWeights::Floats(Floats::new(source)),
+                    ))),
                     false => Step::Product { x, weights: source.pack(), out: made },
                 }
             }
@@ -320,16 +397,21 @@ impl<'b, 'g> Builder<'b, 'g> {
                 let weights = IntegerWeights::pack(inputs, bytes.all(), &factors);
                 bytes.release();
                 let end = match end {
-                    Some([steps, bias]) => {
-                        Some((self.rows(steps)?.buffer, self.constant(bias).filter(|bias| bias.len() == factors.len())?))
-                    }
+                    Some([steps, bias]) => Some((
+                        self.rows(steps)?.buffer,
+                        self.constant(bias).filter(|bias| bias.len() == factors.len())?,
+                    )),
                     None => None,
                 };
                 let (x, made) = (self.rows(x)?.buffer, self.made(out)?);
                 match (is_output_layer(self.places, out), end) {
                     (true, end) => {
                         let (steps, bias) = end.unzip();
-                        let layer = self.output_layer(x, made, LayerWeights::Integers(Screen::of(weights, bias.as_deref())));
+                        let layer = self.output_layer(
+                            x,
+                            made,
+                            LayerWeights::Integers(Screen::of(weights, bias.as_deref())),
+                        );
                         Step::Output(Box::new(OutputLayer { steps, ..layer }))
                     }
                     (false, _) => Step::IntegerProduct { x, weights, out: made },
@@ -345,7 +427,8 @@ impl<'b, 'g> Builder<'b, 'g> {
                 let (x, width) = (self.rows(x)?.buffer, self.places.base(x)?.width);
                 let mut wide = |name: &str| match name {
                     "" => Some(None),
-                    name => Some(Some(self.constant(name)?)).filter(|found| found.as_ref().is_some_and(|row| row.len() == width)),
+                    name => Some(Some(self.constant(name)?))
+                        .filter(|found| found.as_ref().is_some_and(|row| row.len() == width)),
                 };
                 let (bias, weight, norm_bias) = (wide(bias)?, wide(weight)?, wide(norm_bias)?);
                 let norm = weight.map(|weight| RowNorm { weight, bias: norm_bias, epsilon });
@@ -354,7 +437,8 @@ impl<'b, 'g> Builder<'b, 'g> {
                     rows => Some(Some(self.rows(rows)?.buffer)),
                 });
                 let (scale, residual) = (scale?, residual?);
-                let dies = self.last.get(base) == Some(&at) && matches!(self.buffers[x].place, Place::Own(_));
+                let dies = self.last.get(base) == Some(&at)
+                    && matches!(self.buffers[x].place, Place::Own(_));
                 let out = match out {
                     "" => dies.then_some(x),
                     out if dies && !self.outputs.iter().any(|output| output == out) => {
@@ -363,66 +447,135 @@ impl<'b, 'g> Builder<'b, 'g> {
                     }
                     out => Some(self.made(out)?),
                 };
-                let quantised = if bytes.is_empty() { None } else { Some([self.made(bytes)?, self.made(largest)?]) };
-                Step::Rows(BetweenProducts { x, scale, bias, residual, norm, activation, out, quantised })
+                let quantised = if bytes.is_empty() {
+                    None
+                } else {
+                    Some([self.made(bytes)?, self.made(largest)?])
+                };
+                Step::Rows(BetweenProducts {
+                    x,
+                    scale,
+                    bias,
+                    residual,
+                    norm,
+                    activation,
+                    out,
+                    quantised,
+                })
             }
-            Operation::Cached { news, caches: [keys, values], beams, bias, scores, outputs: [out, keys_out, values_out] } => {
+            Operation::Cached {
+                news,
+                caches: [keys, values],
+                beams,
+                bias,
+                scores,
+                outputs: [out, keys_out, values_out],
+            } => {
                 let [query, key, value] = news.map(|rows| self.rows(rows));
-                let caches = [(keys, keys_out), (values, values_out)].map(|(input, output)| [self.input(input), self.output(output)]);
+                let caches = [(keys, keys_out), (values, values_out)]
+                    .map(|(input, output)| [self.input(input), self.output(output)]);
                 let (beams, bias) = (self.input(beams), bias.map(|bias| self.input(bias)));
-                Step::Cached(CachedAttention { news: [query?, key?, value?], caches, beams, bias, scores, out: self.made(out)? })
+                Step::Cached(CachedAttention {
+                    news: [query?, key?, value?],
+                    caches,
+                    beams,
+                    bias,
+                    scores,
+                    out: self.made(out)?,
+                })
             }
             Operation::Memory { inputs: [query, keys, values], mask, scale, out, weights } => {
-                let (keys, values, mask) = (self.input(keys), self.input(values), mask.map(|mask| self.mask(mask)));
-                let (query, weights) = (self.rows(query)?, weights.map(|weights| self.output(weights)));
-                Step::Memory(MemoryAttention { query, keys, values, mask, scale, out: self.made(out)?, weights })
+                let (keys, values, mask) =
+                    (self.input(keys), self.input(values), mask.map(|mask| self.mask(mask)));
+                let (query, weights) =
+                    (self.rows(query)?, weights.map(|weights| self.output(weights)));
+                Step::Memory(MemoryAttention {
+                    query,
+                    keys,
+                    values,
+                    mask,
+                    scale,
+                    out: self.made(out)?,
+                    weights,
+                })
             }
             Operation::SelfAttention { rows, among, heads, scale, out } => {
                 let among = match among {
                     Among::Masked(mask) => Among::Masked(self.mask(mask)),
                     Among::All(n) => Among::All(self.size(n)),
                 };
-                Step::SelfAttention(SelfAttention { rows: self.rows(rows)?.buffer, among, heads, scale, out: self.made(out)? })
+                Step::SelfAttention(SelfAttention {
+                    rows: self.rows(rows)?.buffer,
+                    among,
+                    heads,
+                    scale,
+                    out: self.made(out)?,
+                })
             }
             Operation::Rotation { x, tables: [cosines, sines], beams, out } => {
-                let [cosines, sines] = [cosines, sines].map(|table| self.table(TableOf { table, steps: None }));
+                let [cosines, sines] =
+                    [cosines, sines].map(|table| self.table(TableOf { table, steps: None }));
                 let (x, tables, beams) = (self.rows(x)?, [cosines?, sines?], self.input(beams));
                 Step::Rotation(Rotation { x, tables, beams, out: self.made(out)? })
             }
-            Operation::Gate { x, gate, activation, out } => {
-                Step::Gate(Gate { x: self.rows(x)?, gate: self.rows(gate)?, activation, out: self.made(out)? })
-            }
-            Operation::Heads { x, sizes, out } => {
-                Step::Heads(Heads { x: self.rows(x)?, sizes: self.sizes(sizes), output: self.output(out) })
-            }
-            Operation::Largest { x, least, sizes, out } => {
-                Step::Largest(Largest { x: self.rows(x)?.buffer, least, sizes: self.sizes(sizes), output: self.output(out) })
-            }
+            Operation::Gate { x, gate, activation, out } => Step::Gate(Gate {
+                x: self.rows(x)?,
+                gate: self.rows(gate)?,
+                activation,
+                out: self.made(out)?,
+            }),
+            Operation::Heads { x, sizes, out } => Step::Heads(Heads {
+                x: self.rows(x)?,
+                sizes: self.sizes(sizes),
+                output: self.output(out),
+            }),
+            Operation::Largest { x, least, sizes, out } => Step::Largest(Largest {
+                x: self.rows(x)?.buffer,
+                least,
+                sizes: self.sizes(sizes),
+                output: self.output(out),
+            }),
             Operation::Embedding { ids, tokens, factor, positions, out } => {
                 let (ids, table) = (self.input(ids), self.table(tokens)?);
                 let positions = match positions {
                     Some(PositionsOf { table, from }) => {
-                        let beams = from.inputs().into_iter().find(|tensor| self.beams.contains(**tensor)).copied();
+                        let beams = from
+                            .inputs()
+                            .into_iter()
+                            .find(|tensor| self.beams.contains(**tensor))
+                            .copied();
                         let beams = beams.map(|beams| self.input(beams));
                         let table = self.table(TableOf { table, steps: None })?;
                         let from = match from {
-                            PositionsFrom::Sizes { sizes, counted } => {
-                                PositionsFrom::Sizes { sizes: sizes.map(|size| self.size(size)), counted }
+                            PositionsFrom::Sizes { sizes, counted } => PositionsFrom::Sizes {
+                                sizes: sizes.map(|size| self.size(size)),
+                                counted,
+                            },
+                            PositionsFrom::Held { beams, offset } => {
+                                PositionsFrom::Held { beams: self.input(beams), offset }
                             }
-                            PositionsFrom::Held { beams, offset } => PositionsFrom::Held { beams: self.input(beams), offset },
                         };
                         Some(Positions { table, from, beams })
                     }
                     None => None,
                 };
-                let is_same = positions.as_ref().is_none_or(|positions| positions.table.width == table.width);
-                is_same.then_some(Step::Embedding(Embedding { ids, table, factor, positions, out: self.made(out)? }))?
+                let is_same =
+                    positions.as_ref().is_none_or(|positions| positions.table.width == table.width);
+                is_same.then_some(Step::Embedding(Embedding {
+                    ids,
+                    table,
+                    factor,
+                    positions,
+                    out: self.made(out)?,
+                }))?
             }
         })
     }
 
     fn output_layer(&mut self, x: usize, out: usize, weights: LayerWeights) -> OutputLayer {
-        let scale = self.logits_scale.and_then(|(rows, least)| Some((*self.known.get(self.places.base(rows)?.tensor)?, least)));
+        let scale = self.logits_scale.and_then(|(rows, least)| {
+            Some((*self.known.get(self.places.base(rows)?.tensor)?, least))
+        });
         // The softmax is that of scaled logits.
         let is_known = scale.is_some() == self.logits_scale.is_some();
         let best = (is_known && weights.finds_best()).then(|| self.input(BEST));
@@ -443,9 +596,14 @@ impl<'b, 'g> Builder<'b, 'g> {
     }
 
     fn table(&mut self, TableOf { table, steps }: TableOf<'g>) -> Option<Table> {
-        let (bytes, width) = (self.constants.bytes(table)?, usize::try_from(*table.dims.last()?).ok()?);
+        let (bytes, width) =
+            (self.constants.bytes(table)?, usize::try_from(*table.dims.last()?).ok()?);
         let numbers = match steps {
-            Some(steps) => Numbers::Integers(self.constants.floats(steps).filter(|steps| steps.len() * width == bytes.all().len())?),
+            Some(steps) => Numbers::Integers(
+                self.constants
+                    .floats(steps)
+                    .filter(|steps| steps.len() * width == bytes.all().len())?,
+            ),
             None if table.data_type == DataType::Bfloat16 as i32 => Numbers::Bf16,
             None => Numbers::Floats,
         };
@@ -493,7 +651,11 @@ impl<'b, 'g> Builder<'b, 'g> {
     /// A buffer for rows that are computed here.
     fn made(&mut self, rows: &'g str) -> Option<usize> {
         let width = usize::try_from(self.places.shape(rows)?.last()?.dim_value?).ok()?;
-        let place = self.outputs.iter().position(|output| output == rows).map_or(Place::Own(self.buffers.len()), Place::Output);
+        let place = self
+            .outputs
+            .iter()
+            .position(|output| output == rows)
+            .map_or(Place::Own(self.buffers.len()), Place::Output);
         self.buffers.push(Buffer { width, place });
         self.known.insert(rows, self.buffers.len() - 1);
         Some(self.buffers.len() - 1)

@@ -31,8 +31,15 @@ impl Bytes {
     pub(crate) fn release(&self) {
         #[cfg(unix)]
         if let Bytes::Mapped(file, range) = self {
-            // SAFETY: the pages are those of a file, which nobody writes to. Without effect, they stay in memory.
-            let _ = unsafe { file.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len()) };
+            // SAFETY: the pages are those of a file, which nobody writes to. Without effect, they
+            // stay in memory.
+            let _ = unsafe {
+                file.unchecked_advise_range(
+                    memmap2::UncheckedAdvice::DontNeed,
+                    range.start,
+                    range.len(),
+                )
+            };
         }
     }
 }
@@ -51,11 +58,20 @@ impl Constants {
             DataType::Int8 | DataType::Uint8 => 1,
             _ => return None,
         };
-        let len = tensor.dims.iter().try_fold(size, |len: usize, &dim| len.checked_mul(usize::try_from(dim).ok()?))?;
+        let len = tensor
+            .dims
+            .iter()
+            .try_fold(size, |len: usize, &dim| len.checked_mul(usize::try_from(dim).ok()?))?;
         if tensor.data_location != DataLocation::External as i32 {
             return tensor.raw_data.clone().filter(|bytes| bytes.len() == len).map(Bytes::Here);
         }
-        let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| entry.value.as_str());
+        let entry = |key: &str| {
+            tensor
+                .external_data
+                .iter()
+                .find(|entry| entry.key == key)
+                .map(|entry| entry.value.as_str())
+        };
         let start = entry("offset").map_or(Some(0), |offset| offset.parse().ok())?;
         let file = self.file(entry("location")?)?;
         let end = len.checked_add(start).filter(|&end| end <= file.len())?;
@@ -75,7 +91,8 @@ impl Constants {
             return Some(file.clone());
         }
         let file = File::open(self.folder.join(name)).ok()?;
-        // SAFETY: the caller has checked the files of the model, and checks afterwards that none has changed.
+        // SAFETY: the caller has checked the files of the model, and checks afterwards that none
+        // has changed.
         let file = Arc::new(unsafe { Mmap::map(&file) }.ok()?);
         self.files.insert(name.into(), file.clone());
         Some(file)

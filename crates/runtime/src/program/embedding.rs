@@ -20,7 +20,8 @@ pub(super) struct Positions {
     pub(super) table: Table,
     /// Of sizes, ids are in rows of as many.
     pub(super) from: PositionsFrom,
-    /// The beam of each earlier position, `i64 [.., past]`, if sizes depend on their number: of a row with fewer all is as much less.
+    /// The beam of each earlier position, `i64 [.., past]`, if sizes depend on their number: of a
+    /// row with fewer all is as much less.
     pub(super) beams: Option<usize>,
 }
 
@@ -57,9 +58,16 @@ impl Table {
     pub(super) fn read(&self, row: usize, to: &mut [f32], put: impl Fn(&mut f32, f32)) {
         let bytes = &self.bytes.all()[row * self.row_bytes()..][..self.row_bytes()];
         match &self.numbers {
-            Numbers::Floats => to.iter_mut().zip(numbers(bytes)).for_each(|(to, number)| put(to, number)),
-            Numbers::Bf16 => to.iter_mut().zip(bf16_numbers(bytes)).for_each(|(to, number)| put(to, number)),
-            Numbers::Integers(steps) => to.iter_mut().zip(bytes).for_each(|(to, &byte)| put(to, f32::from(byte as i8) * steps[row])),
+            Numbers::Floats => {
+                to.iter_mut().zip(numbers(bytes)).for_each(|(to, number)| put(to, number))
+            }
+            Numbers::Bf16 => {
+                to.iter_mut().zip(bf16_numbers(bytes)).for_each(|(to, number)| put(to, number))
+            }
+            Numbers::Integers(steps) => to
+                .iter_mut()
+                .zip(bytes)
+                .for_each(|(to, &byte)| put(to, f32::from(byte as i8) * steps[row])),
         }
     }
 }
@@ -73,10 +81,14 @@ impl Embedding {
 
     pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
         let (shape, ids) = call.tensors.integers(self.ids)?;
-        let places = self.positions.as_ref().map(|positions| Ok::<_, String>((positions, positions.rows(&shape, ids, call.tensors)?)));
+        let places = self.positions.as_ref().map(|positions| {
+            Ok::<_, String>((positions, positions.rows(&shape, ids, call.tensors)?))
+        });
         let places = places.transpose()?;
         let mut out = call.take_floats(self.out, ids.len())?;
-        for (index, (&id, row)) in ids.iter().zip(out.floats_mut().chunks_exact_mut(self.table.width.max(1))).enumerate() {
+        for (index, (&id, row)) in
+            ids.iter().zip(out.floats_mut().chunks_exact_mut(self.table.width.max(1))).enumerate()
+        {
             let rows = self.table.rows();
             let token = usize::try_from(id).ok().filter(|&id| id < rows);
             let token = token.ok_or_else(|| expected("token id", format!("below {rows}"), id))?;
@@ -90,22 +102,42 @@ impl Embedding {
     }
 }
 
-/// The number of positions that a beam holds before each row, of the input `i64 [batch, beams, past]`.
-pub(super) fn held<'c>(beams: usize, n_rows: usize, tensors: &impl Tensors<'c>) -> Result<Vec<usize>> {
+/// The number of positions that a beam holds before each row, of the input
+/// `i64 [batch, beams, past]`.
+pub(super) fn held<'c>(
+    beams: usize,
+    n_rows: usize,
+    tensors: &impl Tensors<'c>,
+) -> Result<Vec<usize>> {
     let (shape, holders) = tensors.integers(beams)?;
     let longest = shape.last().copied().unwrap_or(0);
     if holders.len() != n_rows * longest {
-        return Err(expected("beams of positions", format!("those of {n_rows} rows"), format!("{shape:?}")));
+        return Err(expected(
+            "beams of positions",
+            format!("those of {n_rows} rows"),
+            format!("{shape:?}"),
+        ));
     }
-    Ok((0..n_rows).map(|row| holders[row * longest..][..longest].iter().filter(|&&beam| beam >= 0).count()).collect())
+    Ok((0..n_rows)
+        .map(|row| holders[row * longest..][..longest].iter().filter(|&&beam| beam >= 0).count())
+        .collect())
 }
 
 impl Positions {
     /// The row of each id.
-    fn rows<'c>(&self, shape: &[usize], ids: &[i64], tensors: &impl Tensors<'c>) -> Result<Vec<usize>> {
+    fn rows<'c>(
+        &self,
+        shape: &[usize],
+        ids: &[i64],
+        tensors: &impl Tensors<'c>,
+    ) -> Result<Vec<usize>> {
         let rows = match &self.from {
-            PositionsFrom::Sizes { sizes, counted } => self.rows_of_sizes(sizes, *counted, (shape, ids), tensors)?,
-            PositionsFrom::Held { beams, offset } => held(*beams, ids.len(), tensors)?.into_iter().map(|held| offset + held).collect(),
+            PositionsFrom::Sizes { sizes, counted } => {
+                self.rows_of_sizes(sizes, *counted, (shape, ids), tensors)?
+            }
+            PositionsFrom::Held { beams, offset } => {
+                held(*beams, ids.len(), tensors)?.into_iter().map(|held| offset + held).collect()
+            }
         };
         match rows.iter().max().filter(|&&row| row >= self.table.rows()) {
             Some(row) => Err(expected("positions", format!("below {}", self.table.rows()), row)),
@@ -122,11 +154,13 @@ impl Positions {
     ) -> Result<Vec<usize>> {
         let sizes = values(sizes, tensors)?;
         let [first, end] = sizes[..] else { unreachable!("compiled: two sizes") };
-        let wrong = |found: String| expected("positions", format!("below {}", self.table.rows()), found);
+        let wrong =
+            |found: String| expected("positions", format!("below {}", self.table.rows()), found);
         if first > end || (first == end && !ids.is_empty()) {
             return Err(wrong(format!("{first} to {end}")));
         }
-        let (_, holders) = self.beams.map(|beams| tensors.integers(beams)).transpose()?.unwrap_or_default();
+        let (_, holders) =
+            self.beams.map(|beams| tensors.integers(beams)).transpose()?.unwrap_or_default();
         let n_rows = ids.len() / (end - first).max(1);
         let longest = holders.len() / n_rows.max(1);
         let width = match counted {
@@ -136,7 +170,9 @@ impl Positions {
         };
         let lacks = |index: usize| match longest {
             0 => Some(0),
-            _ => Some(longest - past_of(holders.get(index / (end - first) * longest..)?.get(..longest)?)),
+            _ => Some(
+                longest - past_of(holders.get(index / (end - first) * longest..)?.get(..longest)?),
+            ),
         };
         let (mut rows, mut count) = (Vec::with_capacity(ids.len()), 0);
         for (index, &id) in ids.iter().enumerate() {

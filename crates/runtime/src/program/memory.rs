@@ -10,13 +10,19 @@ impl Program {
             let (reads, floats, bytes) = step.buffers();
             reads.into_iter().chain(floats).chain(bytes).for_each(|buffer| last[buffer] = at);
         }
-        let (mut assigned, mut free, mut counts) = (vec![false; self.buffers.len()], [Vec::new(), Vec::new()], [0; 2]);
+        let (mut assigned, mut free, mut counts) =
+            (vec![false; self.buffers.len()], [Vec::new(), Vec::new()], [0; 2]);
         for (at, step) in self.steps.iter().enumerate() {
             let (_, floats, bytes) = step.buffers();
-            let kinds = floats.into_iter().map(|buffer| (buffer, 0)).chain(bytes.into_iter().map(|buffer| (buffer, 1)));
+            let kinds = floats
+                .into_iter()
+                .map(|buffer| (buffer, 0))
+                .chain(bytes.into_iter().map(|buffer| (buffer, 1)));
             let mut here = Vec::new();
             for (buffer, kind) in kinds {
-                if matches!(self.buffers[buffer].place, Place::Own(_)) && !std::mem::replace(&mut assigned[buffer], true) {
+                if matches!(self.buffers[buffer].place, Place::Own(_))
+                    && !std::mem::replace(&mut assigned[buffer], true)
+                {
                     let number = free[kind].pop().unwrap_or_else(|| {
                         counts[kind] += 1;
                         counts[kind] - 1
@@ -26,7 +32,9 @@ impl Program {
                 }
             }
             for (buffer, &last) in last.iter().enumerate() {
-                if let (true, true, Place::Own(number)) = (last == at, assigned[buffer], self.buffers[buffer].place) {
+                if let (true, true, Place::Own(number)) =
+                    (last == at, assigned[buffer], self.buffers[buffer].place)
+                {
                     free[usize::from(self.is_bytes[buffer])].push(number);
                     here.push(buffer);
                 }
@@ -40,13 +48,18 @@ impl Step {
     /// The buffers that it reads, and those of floats and of bytes that it writes.
     fn buffers(&self) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
         match self {
-            Step::Product { x, out, .. } | Step::IntegerProduct { x, out, .. } => (vec![*x], vec![*out], vec![]),
+            Step::Product { x, out, .. } | Step::IntegerProduct { x, out, .. } => {
+                (vec![*x], vec![*out], vec![])
+            }
             Step::Rows(rows) => {
-                let reads = [Some(rows.x), rows.scale, rows.residual].into_iter().flatten().collect();
+                let reads =
+                    [Some(rows.x), rows.scale, rows.residual].into_iter().flatten().collect();
                 let [bytes, largest] = rows.quantised.map_or([None; 2], |made| made.map(Some));
                 (reads, rows.out.into_iter().chain(largest).collect(), bytes.into_iter().collect())
             }
-            Step::Cached(cached) => (cached.news.iter().map(|view| view.buffer).collect(), vec![cached.out], vec![]),
+            Step::Cached(cached) => {
+                (cached.news.iter().map(|view| view.buffer).collect(), vec![cached.out], vec![])
+            }
             Step::Memory(memory) => (vec![memory.query.buffer], vec![memory.out], vec![]),
             Step::SelfAttention(attention) => (vec![attention.rows], vec![attention.out], vec![]),
             Step::Rotation(rotation) => (vec![rotation.x.buffer], vec![rotation.out], vec![]),

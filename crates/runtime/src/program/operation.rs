@@ -111,7 +111,8 @@ pub(crate) struct PositionsOf<'g> {
 pub(crate) enum PositionsFrom<I = usize> {
     /// From the first size to the second.
     Sizes { sizes: [Size<I>; 2], counted: Option<Counted> },
-    /// As many as a beam holds of the earlier positions, in the input `[batch, beams, past]`, and so many more.
+    /// As many as a beam holds of the earlier positions, in the input `[batch, beams, past]`, and
+    /// so many more.
     Held { beams: I, offset: usize },
 }
 
@@ -125,7 +126,8 @@ impl<I> PositionsFrom<I> {
     }
 }
 
-/// Positions that count tokens but padding: those of the `n`th token are in the row `pad + n`, those of padding in the row `pad`.
+/// Positions that count tokens but padding: those of the `n`th token are in the row `pad + n`,
+/// those of padding in the row `pad`.
 #[derive(Clone, Copy)]
 pub(crate) struct Counted {
     pub(crate) pad: i64,
@@ -142,7 +144,8 @@ pub(crate) enum Among<M, S> {
     All(S),
 }
 
-/// A mask, or the input `i64 [batch, src]` that it hides the zeros of, and the number that it adds there.
+/// A mask, or the input `i64 [batch, src]` that it hides the zeros of, and the number that it adds
+/// there.
 #[derive(Clone, Copy)]
 pub(crate) struct MaskOf<'g> {
     pub(crate) tensor: &'g str,
@@ -154,20 +157,34 @@ impl<'g> Operation<'g> {
     pub(super) fn inputs(&self) -> (Vec<&'g str>, Vec<&'g str>) {
         let (rows, tensors) = match self {
             Self::Product { x, .. } => (vec![*x], vec![]),
-            Self::IntegerProduct { x, end, .. } => ([*x].into_iter().chain(end.map(|[scale, _]| scale)).collect(), vec![]),
-            Self::Rows { inputs: [x, scale, _, residual, ..], .. } => (vec![*x, *scale, *residual], vec![]),
-            Self::Cached { news, caches, beams, bias, .. } => (news.to_vec(), caches.iter().chain([beams]).chain(bias).copied().collect()),
+            Self::IntegerProduct { x, end, .. } => {
+                ([*x].into_iter().chain(end.map(|[scale, _]| scale)).collect(), vec![])
+            }
+            Self::Rows { inputs: [x, scale, _, residual, ..], .. } => {
+                (vec![*x, *scale, *residual], vec![])
+            }
+            Self::Cached { news, caches, beams, bias, .. } => {
+                (news.to_vec(), caches.iter().chain([beams]).chain(bias).copied().collect())
+            }
             Self::Memory { inputs: [query, others @ ..], mask, .. } => {
                 (vec![*query], others.iter().copied().chain(mask.map(|mask| mask.tensor)).collect())
             }
-            Self::SelfAttention { rows, among: Among::Masked(mask), .. } => (vec![*rows], vec![mask.tensor]),
+            Self::SelfAttention { rows, among: Among::Masked(mask), .. } => {
+                (vec![*rows], vec![mask.tensor])
+            }
             Self::SelfAttention { rows, among: Among::All(_), .. } => (vec![*rows], vec![]),
             Self::Rotation { x, beams, .. } => (vec![*x], vec![*beams]),
             Self::Gate { x, gate, .. } => (vec![*x, *gate], vec![]),
-            Self::Heads { x, sizes, .. } | Self::Largest { x, sizes, .. } => (vec![*x], of_sizes(sizes)),
-            Self::Embedding { ids, positions, .. } => {
-                (vec![], [*ids].into_iter().chain(positions.iter().flat_map(|positions| positions.from.inputs()).copied()).collect())
+            Self::Heads { x, sizes, .. } | Self::Largest { x, sizes, .. } => {
+                (vec![*x], of_sizes(sizes))
             }
+            Self::Embedding { ids, positions, .. } => (
+                vec![],
+                [*ids]
+                    .into_iter()
+                    .chain(positions.iter().flat_map(|positions| positions.from.inputs()).copied())
+                    .collect(),
+            ),
         };
         (rows.into_iter().filter(|rows| !rows.is_empty()).collect(), tensors)
     }
@@ -180,7 +197,9 @@ impl<'g> Operation<'g> {
             Self::SelfAttention { out, .. } => (vec![*out], vec![]),
             Self::Rows { outputs, .. } => (outputs.to_vec(), vec![]),
             Self::Cached { outputs: [out, caches @ ..], .. } => (vec![*out], caches.to_vec()),
-            Self::Embedding { out, .. } | Self::Rotation { out, .. } | Self::Gate { out, .. } => (vec![*out], vec![]),
+            Self::Embedding { out, .. } | Self::Rotation { out, .. } | Self::Gate { out, .. } => {
+                (vec![*out], vec![])
+            }
             Self::Heads { out, .. } | Self::Largest { out, .. } => (vec![], vec![*out]),
         };
         (rows.into_iter().filter(|rows| !rows.is_empty()).collect(), tensors)

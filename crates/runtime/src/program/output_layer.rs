@@ -1,14 +1,19 @@
 //! The output layer: all logits, those of some tokens, or those of the best tokens of each row.
 //!
-//! For a small model it is most of a step. Which logits are computed is what a call asks for by inputs that the file does not have,
-//! [`SHORTLIST`] and [`BEST`]. Weights are packed for what is asked first: a decoder that only ever wants the best tokens has no f32
-//! panels in memory.
+//! For a small model it is most of a step. Which logits are computed is what a call asks for by
+//! inputs that the file does not have, [`SHORTLIST`] and [`BEST`]. Weights are packed for what is
+//! asked first: a decoder that only ever wants the best tokens has no f32 panels in memory.
 
 use super::product::{Columns, Packed, Source};
 use super::{Call, Elements, Program, Result, Scratch, Step, Tensors, expected};
 use crate::{BEST, SHORTLIST};
-use cognate_export::proto::{DataType, DimensionProto, GraphProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto};
-use cognate_kernels::{Best, Candidates, IntegerWeights, Parallel, Place, Rows, Screen, Wanted, best, round_to_bf16};
+use cognate_export::proto::{
+    DataType, DimensionProto, GraphProto, TensorShapeProto, TensorTypeProto, TypeProto,
+    ValueInfoProto,
+};
+use cognate_kernels::{
+    Best, Candidates, IntegerWeights, Parallel, Place, Rows, Screen, Wanted, best, round_to_bf16,
+};
 use std::iter;
 use std::ops::Range;
 use std::sync::{OnceLock, PoisonError};
@@ -73,7 +78,12 @@ impl Floats {
     fn screen(&self) -> Option<&Screen> {
         let Source { inputs, outputs, bias, bytes, .. } = &self.source;
         let make = || {
-            let screen = Screen::new(*inputs, *outputs, |output, row| self.source.fill(output, row), bias.as_deref());
+            let screen = Screen::new(
+                *inputs,
+                *outputs,
+                |output, row| self.source.fill(output, row),
+                bias.as_deref(),
+            );
             bytes.release();
             screen
         };
@@ -108,17 +118,37 @@ impl Product<'_> {
     }
 
     /// Some columns for some rows of what is in a buffer.
-    fn multiply(&self, (x, rows): (&Elements<'_>, Range<usize>), columns: Range<usize>, out: &mut [f32], threads: &dyn Parallel) {
+    fn multiply(
+        &self,
+        (x, rows): (&Elements<'_>, Range<usize>),
+        columns: Range<usize>,
+        out: &mut [f32],
+        threads: &dyn Parallel,
+    ) {
         match self {
             Self::Floats(weights) => {
                 let inputs = weights.inputs();
-                weights.multiply_columns(&x.floats()[rows.start * inputs..rows.end * inputs], columns, out, threads);
+                weights.multiply_columns(
+                    &x.floats()[rows.start * inputs..rows.end * inputs],
+                    columns,
+                    out,
+                    threads,
+                );
             }
             Self::Integers { weights, steps, bias } => {
                 let inputs = weights.inputs();
-                weights.multiply_columns(&x.bytes()[rows.start * inputs..rows.end * inputs], columns.clone(), out, threads);
+                weights.multiply_columns(
+                    &x.bytes()[rows.start * inputs..rows.end * inputs],
+                    columns.clone(),
+                    out,
+                    threads,
+                );
                 if let Some(steps) = steps {
-                    let end = Rows { scale: Some(steps), bias: Some(&bias[columns.clone()]), ..Rows::default() };
+                    let end = Rows {
+                        scale: Some(steps),
+                        bias: Some(&bias[columns.clone()]),
+                        ..Rows::default()
+                    };
                     end.apply(rows.start, Place::Over(out), columns.len(), None);
                 }
             }
@@ -127,17 +157,24 @@ impl Product<'_> {
 }
 
 impl LayerWeights {
-    /// Whether the best tokens are found faster than all logits are written and read, and f32 can name every token.
+    /// Whether the best tokens are found faster than all logits are written and read, and f32 can
+    /// name every token.
     pub(super) fn finds_best(&self) -> bool {
         (1024..1 << 24).contains(&self.outputs())
     }
 
     /// Those of chosen columns, or of all, with the steps of rows.
-    fn product<'p>(&'p self, chosen: Option<&'p mut Chosen>, steps: Option<&'p [f32]>) -> Product<'p> {
+    fn product<'p>(
+        &'p self,
+        chosen: Option<&'p mut Chosen>,
+        steps: Option<&'p [f32]>,
+    ) -> Product<'p> {
         let Some(Chosen { columns, bias, weights, .. }) = chosen else {
             return match self {
                 Self::Floats(floats) => Product::Floats(floats.packed()),
-                Self::Integers(screen) => Product::Integers { weights: screen.integers(), steps, bias: screen.bias() },
+                Self::Integers(screen) => {
+                    Product::Integers { weights: screen.integers(), steps, bias: screen.bias() }
+                }
             };
         };
         let select = || match self {
@@ -189,13 +226,18 @@ impl OutputLayer {
         let rows = if call.is_unused(self.out) { 0 } else { rows };
         for factors in self.steps.into_iter().chain(self.scale.map(|(scale, _)| scale)) {
             if call.rows(factors)? < rows {
-                return Err(expected("factors of logits", format!("{rows} rows"), call.rows(factors)?));
+                return Err(expected(
+                    "factors of logits",
+                    format!("{rows} rows"),
+                    call.rows(factors)?,
+                ));
             }
         }
         if let Some(best) = self.best
             && let (_, [count, softmax, always @ ..]) = call.tensors.integers(best)?
         {
-            let count = usize::try_from(*count).map_err(|_| expected(BEST, "a number of tokens", count))?;
+            let count =
+                usize::try_from(*count).map_err(|_| expected(BEST, "a number of tokens", count))?;
             let (always, softmax) = (self.weights.tokens(BEST, always)?, *softmax != 0);
             let found = match softmax || !Screen::is_fast() {
                 true => self.best_in_one_pass(call, (count, always), rows, &mut chosen),
@@ -206,8 +248,14 @@ impl OutputLayer {
         }
         let width = chosen.as_ref().map_or(self.weights.outputs(), |chosen| chosen.tokens.len());
         let mut made = call.take_columns(self.out, rows, width)?;
-        let product = self.weights.product(chosen.as_mut(), self.steps.map(|steps| call.floats(steps)));
-        product.multiply((&call.elements[self.x], 0..rows), 0..width, made.floats_mut(), call.tensors);
+        let product =
+            self.weights.product(chosen.as_mut(), self.steps.map(|steps| call.floats(steps)));
+        product.multiply(
+            (&call.elements[self.x], 0..rows),
+            0..width,
+            made.floats_mut(),
+            call.tensors,
+        );
         call.put(self.out, made);
         if chosen.is_some() {
             call.scratch.chosen = chosen;
@@ -241,7 +289,8 @@ pub(super) struct Room {
 }
 
 impl OutputLayer {
-    /// The wanted tokens of each row, of all or of chosen tokens, by bounds of their logits; without the softmax.
+    /// The wanted tokens of each row, of all or of chosen tokens, by bounds of their logits;
+    /// without the softmax.
     fn best<'c, T: Tensors<'c>>(
         &self,
         call: &mut Call<'_, 'c, T>,
@@ -266,13 +315,27 @@ impl OutputLayer {
         let (largest, log_sum) = (0.0, 0.0);
         match &self.weights {
             LayerWeights::Integers(all) => {
-                let (screen, x) = (screen.unwrap_or(all), &call.elements[self.x].bytes()[..rows * all.integers().inputs()]);
+                let (screen, x) = (
+                    screen.unwrap_or(all),
+                    &call.elements[self.x].bytes()[..rows * all.integers().inputs()],
+                );
                 let steps = self.steps.map(|steps| call.elements[steps].floats());
                 let step_of = |row: usize| steps.map_or(1.0, |steps| steps[row]);
-                screen.candidates_of_integers(x, step_of, wanted, call.tensors, search, |_, Candidates { columns, numbers, .. }| {
-                    let columns = columns.iter().map(|&column| token(column)).zip(numbers.iter().copied()).collect();
-                    found.push(Best { columns, largest, log_sum });
-                });
+                screen.candidates_of_integers(
+                    x,
+                    step_of,
+                    wanted,
+                    call.tensors,
+                    search,
+                    |_, Candidates { columns, numbers, .. }| {
+                        let columns = columns
+                            .iter()
+                            .map(|&column| token(column))
+                            .zip(numbers.iter().copied())
+                            .collect();
+                        found.push(Best { columns, largest, log_sum });
+                    },
+                );
             }
             LayerWeights::Floats(floats) => {
                 let inputs = floats.source.inputs;
@@ -287,18 +350,29 @@ impl OutputLayer {
                 let all = |row: usize| {
                     let logits = floats.all(row_of(row), call.tensors);
                     let n = columns.map_or(logits.len(), Vec::len);
-                    let columns = (0..n).map(|column| (token(column), logits[token(column)])).collect();
+                    let columns =
+                        (0..n).map(|column| (token(column), logits[token(column)])).collect();
                     Best { columns, largest, log_sum }
                 };
                 let Some(screen) = screen else { return (0..rows).map(all).collect() };
-                screen.candidates(x, wanted, call.tensors, search, |row, Candidates { columns, is_unknown, .. }| {
-                    if *is_unknown {
-                        return found.push(all(row));
-                    }
-                    let tokens = columns.iter().map(|&column| token(column));
-                    let logits = floats.source.some(row_of(row), tokens.clone(), room);
-                    found.push(Best { columns: tokens.zip(logits).collect(), largest, log_sum });
-                });
+                screen.candidates(
+                    x,
+                    wanted,
+                    call.tensors,
+                    search,
+                    |row, Candidates { columns, is_unknown, .. }| {
+                        if *is_unknown {
+                            return found.push(all(row));
+                        }
+                        let tokens = columns.iter().map(|&column| token(column));
+                        let logits = floats.source.some(row_of(row), tokens.clone(), room);
+                        found.push(Best {
+                            columns: tokens.zip(logits).collect(),
+                            largest,
+                            log_sum,
+                        });
+                    },
+                );
             }
         }
         found
@@ -314,26 +388,47 @@ impl OutputLayer {
     ) -> Vec<Best> {
         let scales = self.scale.map(|(scale, least)| (call.floats(scale), least));
         // NaN stays NaN.
-        let factor_of = |row: usize| scales.map_or(1.0, |(scales, least)| if scales[row] < least { least } else { scales[row] });
+        let factor_of = |row: usize| {
+            scales.map_or(
+                1.0,
+                |(scales, least)| if scales[row] < least { least } else { scales[row] },
+            )
+        };
         if let Some(Chosen { columns, .. }) = chosen {
             always = among(columns, always);
         }
-        let product = self.weights.product(chosen.as_mut(), self.steps.map(|steps| call.floats(steps)));
+        let product =
+            self.weights.product(chosen.as_mut(), self.steps.map(|steps| call.floats(steps)));
         let (wanted, x) = (Wanted { count, always: &always }, &call.elements[self.x]);
-        let multiply = |rows: Range<usize>, columns: Range<usize>, out: &mut [f32]| product.multiply((x, rows), columns, out, call.tensors);
+        let multiply = |rows: Range<usize>, columns: Range<usize>, out: &mut [f32]| {
+            product.multiply((x, rows), columns, out, call.tensors)
+        };
         let mut found = best([rows, product.outputs()], wanted, factor_of, multiply);
         if let Some(Chosen { columns, .. }) = chosen {
-            found.iter_mut().flat_map(|row| &mut row.columns).for_each(|(column, _)| *column = columns[*column]);
+            found
+                .iter_mut()
+                .flat_map(|row| &mut row.columns)
+                .for_each(|(column, _)| *column = columns[*column]);
         }
         found
     }
 
     /// Writes tokens and logits, as of [`Session::finds_best`](crate::Session::finds_best).
-    fn put<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>, found: Vec<Best>, softmax: bool) -> Result<()> {
-        let (n, none) = (found.iter().map(|found| found.columns.len()).max().unwrap_or(0), self.weights.outputs());
+    fn put<'c, T: Tensors<'c>>(
+        &self,
+        call: &mut Call<'_, 'c, T>,
+        found: Vec<Best>,
+        softmax: bool,
+    ) -> Result<()> {
+        let (n, none) = (
+            found.iter().map(|found| found.columns.len()).max().unwrap_or(0),
+            self.weights.outputs(),
+        );
         let width = 2 * n + if softmax { 2 } else { 0 };
         let mut made = call.take_columns(self.out, found.len(), width)?;
-        for (row, Best { columns, largest, log_sum }) in made.floats_mut().chunks_exact_mut(width.max(1)).zip(found) {
+        for (row, Best { columns, largest, log_sum }) in
+            made.floats_mut().chunks_exact_mut(width.max(1)).zip(found)
+        {
             let (tokens, rest) = row.split_at_mut(n);
             let (logits, sums) = rest.split_at_mut(n);
             let columns = columns.into_iter().chain(iter::repeat((none, f32::NEG_INFINITY)));
@@ -349,19 +444,29 @@ impl OutputLayer {
 
 /// Where tokens are among chosen columns.
 fn among(columns: &[usize], tokens: Vec<usize>) -> Vec<usize> {
-    tokens.into_iter().filter_map(|token| columns.iter().position(|column| *column == token)).collect()
+    tokens
+        .into_iter()
+        .filter_map(|token| columns.iter().position(|column| *column == token))
+        .collect()
 }
 
 impl Program {
     fn output_layer(&self) -> Option<&OutputLayer> {
-        self.steps.iter().find_map(|step| if let Step::Output(layer) = step { Some(&**layer) } else { None })
+        self.steps
+            .iter()
+            .find_map(|step| if let Step::Output(layer) = step { Some(&**layer) } else { None })
     }
 
     /// Free memory, with the columns that a call chooses if an earlier one chose the same.
     pub(super) fn scratch<'c>(&self, tensors: &impl Tensors<'c>) -> Scratch {
-        let wanted = self.output_layer().and_then(|layer| tensors.integers(layer.shortlist).ok()).map(|(_, tokens)| tokens);
+        let wanted = self
+            .output_layer()
+            .and_then(|layer| tensors.integers(layer.shortlist).ok())
+            .map(|(_, tokens)| tokens);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_wanted = |scratch: &Scratch| scratch.chosen.as_ref().map(|chosen| chosen.tokens.as_slice()) == wanted;
+        let is_wanted = |scratch: &Scratch| {
+            scratch.chosen.as_ref().map(|chosen| chosen.tokens.as_slice()) == wanted
+        };
         match free.iter().rposition(is_wanted) {
             Some(place) => free.swap_remove(place),
             None => free.pop().unwrap_or_default(),
@@ -369,20 +474,27 @@ impl Program {
     }
 }
 
-/// Declares the inputs of a program's output layer in a graph, and that logits have as many columns as is asked for. Returns the number of
-/// inputs.
+/// Declares the inputs of a program's output layer in a graph, and that logits have as many columns
+/// as is asked for. Returns the number of inputs.
 pub(super) fn declare(graph: &mut GraphProto, program: &Program) -> usize {
     let Some(layer) = program.output_layer() else { return 0 };
-    let axis = |name: &str| DimensionProto { dim_param: Some(name.into()), ..DimensionProto::default() };
+    let axis =
+        |name: &str| DimensionProto { dim_param: Some(name.into()), ..DimensionProto::default() };
     let inputs = [Some(SHORTLIST), layer.best.map(|_| BEST)].into_iter().flatten().map(|name| {
         let shape = Some(TensorShapeProto { dim: vec![axis(name)] });
         let tensor_type = Some(TensorTypeProto { elem_type: DataType::Int64 as i32, shape });
-        ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type }), doc_string: String::new() }
+        ValueInfoProto {
+            name: name.into(),
+            r#type: Some(TypeProto { tensor_type }),
+            doc_string: String::new(),
+        }
     });
     let before = graph.input.len();
     graph.input.extend(inputs);
     let logits = graph.output.iter_mut().filter(|output| output.name == LOGITS);
-    let axes = logits.filter_map(|output| output.r#type.as_mut()?.tensor_type.as_mut()?.shape.as_mut()?.dim.last_mut());
+    let axes = logits.filter_map(|output| {
+        output.r#type.as_mut()?.tensor_type.as_mut()?.shape.as_mut()?.dim.last_mut()
+    });
     axes.for_each(|last| *last = axis("candidates"));
     graph.input.len() - before
 }

@@ -18,7 +18,12 @@ impl<'g> Places<'g> {
         let (mut givers, mut readers) = (HashMap::new(), HashMap::<_, Vec<_>>::new());
         for (index, node) in graph.node.iter().enumerate() {
             // An omitted input or output has no name.
-            givers.extend(node.output.iter().filter(|output| !output.is_empty()).map(|output| (output.as_str(), index)));
+            givers.extend(
+                node.output
+                    .iter()
+                    .filter(|output| !output.is_empty())
+                    .map(|output| (output.as_str(), index)),
+            );
             let inputs = node.input.iter().filter(|input| !input.is_empty());
             inputs.for_each(|input| readers.entry(input.as_str()).or_default().push(index));
         }
@@ -32,14 +37,19 @@ impl<'g> Places<'g> {
             givers,
             readers,
             outputs: graph.output.iter().map(|output| output.name.as_str()).collect(),
-            constants: graph.initializer.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect(),
+            constants: graph
+                .initializer
+                .iter()
+                .map(|tensor| (tensor.name.as_str(), tensor))
+                .collect(),
             shapes: shapes.collect(),
         }
     }
 
     /// The node at `index`, if it is this standard operation.
     pub(crate) fn node(&self, index: usize, operation: &str) -> Option<&'g NodeProto> {
-        Some(&self.graph.node[index]).filter(|node| node.op_type == operation && node.domain.is_empty())
+        Some(&self.graph.node[index])
+            .filter(|node| node.op_type == operation && node.domain.is_empty())
     }
 
     /// The node that computes `tensor`.
@@ -64,7 +74,11 @@ impl<'g> Places<'g> {
     }
 
     /// The only node that reads `tensor`, if it is this operation.
-    pub(crate) fn only_reader(&self, tensor: &str, operation: &str) -> Option<(usize, &'g NodeProto)> {
+    pub(crate) fn only_reader(
+        &self,
+        tensor: &str,
+        operation: &str,
+    ) -> Option<(usize, &'g NodeProto)> {
         match self.readers(tensor) {
             &[index] if !self.is_output(tensor) => Some((index, self.node(index, operation)?)),
             _ => None,

@@ -37,13 +37,20 @@ impl Source {
     /// Writes the weights `[inputs]` of an output.
     pub(super) fn fill(&self, output: usize, row: &mut [f32]) {
         match self.is_bf16 {
-            true => row.iter_mut().zip(bf16_numbers(self.bytes_of(output))).for_each(|(place, number)| *place = number),
-            false => row.iter_mut().zip(numbers(self.bytes_of(output))).for_each(|(place, number)| *place = number),
+            true => row
+                .iter_mut()
+                .zip(bf16_numbers(self.bytes_of(output)))
+                .for_each(|(place, number)| *place = number),
+            false => row
+                .iter_mut()
+                .zip(numbers(self.bytes_of(output)))
+                .for_each(|(place, number)| *place = number),
         }
     }
 
     pub(super) fn pack(&self) -> Packed {
-        let packed = self.packed(self.outputs, |output, row| self.fill(output, row), self.bias.as_deref());
+        let packed =
+            self.packed(self.outputs, |output, row| self.fill(output, row), self.bias.as_deref());
         self.bytes.release();
         packed
     }
@@ -55,7 +62,12 @@ impl Source {
     }
 
     /// The numbers of some outputs for a row, with the bits that they have among all.
-    pub(super) fn some(&self, x: &[f32], outputs: impl ExactSizeIterator<Item = usize> + Clone, room: &mut Columns) -> Vec<f32> {
+    pub(super) fn some(
+        &self,
+        x: &[f32],
+        outputs: impl ExactSizeIterator<Item = usize> + Clone,
+        room: &mut Columns,
+    ) -> Vec<f32> {
         let (n, Columns { floats, bf16 }) = (outputs.len(), room);
         let mut sums = vec![0.0; n];
         if self.is_bf16 {
@@ -63,7 +75,10 @@ impl Source {
             bf16.resize(n * width, 0);
             for (output, place) in outputs.clone().zip(bf16.chunks_exact_mut(width.max(1))) {
                 let bytes = self.bytes_of(output).as_chunks().0;
-                place.iter_mut().zip(bytes).for_each(|(bits, bytes)| *bits = u16::from_le_bytes(*bytes));
+                place
+                    .iter_mut()
+                    .zip(bytes)
+                    .for_each(|(bits, bytes)| *bits = u16::from_le_bytes(*bytes));
             }
             dots_of_bf16(x, bf16, &mut sums);
         } else {
@@ -80,7 +95,12 @@ impl Source {
         self.bias.as_ref().map_or(0.0, |bias| bias[output])
     }
 
-    fn packed(&self, outputs: usize, fill: impl FnMut(usize, &mut [f32]), bias: Option<&[f32]>) -> Packed {
+    fn packed(
+        &self,
+        outputs: usize,
+        fill: impl FnMut(usize, &mut [f32]),
+        bias: Option<&[f32]>,
+    ) -> Packed {
         match self.is_bf16 {
             true => Packed::Bf16(Bf16Weights::pack(self.inputs, outputs, fill, bias)),
             false => Packed::Floats(Weights::pack(self.inputs, outputs, fill, bias)),
@@ -107,7 +127,13 @@ impl Packed {
         self.multiply_columns(x, 0..self.outputs(), out, threads);
     }
 
-    pub(super) fn multiply_columns(&self, x: &[f32], columns: Range<usize>, out: &mut [f32], threads: &dyn Parallel) {
+    pub(super) fn multiply_columns(
+        &self,
+        x: &[f32],
+        columns: Range<usize>,
+        out: &mut [f32],
+        threads: &dyn Parallel,
+    ) {
         match self {
             Packed::Floats(weights) => weights.multiply_columns(x, columns, out, threads),
             Packed::Bf16(weights) => weights.multiply_columns(x, columns, out, threads),

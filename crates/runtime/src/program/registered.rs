@@ -11,7 +11,8 @@ fn programs() -> MutexGuard<'static, (i64, BTreeMap<i64, Kernel>)> {
     PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a node computes, on how many threads, and whether sentences have pasts of their own lengths.
+/// What a node computes, on how many threads, and whether sentences have pasts of their own
+/// lengths.
 #[derive(Clone)]
 pub(crate) struct Kernel {
     pub(crate) program: Arc<Program>,

@@ -3,7 +3,8 @@
 use super::embedding::{Table, held};
 use super::{Call, Result, Tensors, View, expected};
 
-/// `x · cosines + exchanged(x) · sines` of each head, whose halves are exchanged, in rows `[n, heads · d_k]`.
+/// `x · cosines + exchanged(x) · sines` of each head, whose halves are exchanged, in rows
+/// `[n, heads · d_k]`.
 pub(super) struct Rotation {
     pub(super) x: View,
     /// Cosines and sines of each position, `[positions, d_k]`.
@@ -18,20 +19,26 @@ impl Rotation {
         let n_rows = call.rows(self.x.buffer)?;
         let positions = held(self.beams, n_rows, call.tensors)?;
         let [cosines, sines] = &self.tables;
-        if let Some(position) = positions.iter().find(|&&position| position >= cosines.rows().min(sines.rows())) {
+        if let Some(position) =
+            positions.iter().find(|&&position| position >= cosines.rows().min(sines.rows()))
+        {
             return Err(expected("positions", format!("below {}", cosines.rows()), position));
         }
         let (d_k, stride) = (cosines.width, call.program.buffers[self.x.buffer].width);
         let mut out = call.take_floats(self.out, n_rows)?;
         let x = &call.floats(self.x.buffer)[self.x.offset..];
         let [mut cosine, mut sine] = [vec![0.0; d_k], vec![0.0; d_k]];
-        for (row, (out, &position)) in out.floats_mut().chunks_exact_mut(self.x.width).zip(&positions).enumerate() {
+        for (row, (out, &position)) in
+            out.floats_mut().chunks_exact_mut(self.x.width).zip(&positions).enumerate()
+        {
             cosines.read(position, &mut cosine, |to, number| *to = number);
             sines.read(position, &mut sine, |to, number| *to = number);
             let x = &x[row * stride..][..self.x.width];
             for (x, out) in x.chunks_exact(d_k).zip(out.chunks_exact_mut(d_k)) {
                 let (first, second) = x.split_at(d_k / 2);
-                for (index, (out, other)) in out.iter_mut().zip(second.iter().chain(first)).enumerate() {
+                for (index, (out, other)) in
+                    out.iter_mut().zip(second.iter().chain(first)).enumerate()
+                {
                     *out = x[index] * cosine[index] + other * sine[index];
                 }
             }

@@ -42,7 +42,9 @@ impl Largest {
         }
         let out = call.tensors.new_floats(self.output, &sizes)?;
         // NaN stays NaN.
-        out.iter_mut().zip(call.floats(self.x)).for_each(|(out, &x)| *out = if x < self.least { self.least } else { x });
+        out.iter_mut()
+            .zip(call.floats(self.x))
+            .for_each(|(out, &x)| *out = if x < self.least { self.least } else { x });
         Ok(())
     }
 }
@@ -53,13 +55,20 @@ impl BetweenProducts {
 
     pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
         let (rows, width) = (call.rows(self.x)?, call.program.buffers[self.x].width);
-        for (buffer, size) in
-            self.scale.map(|scale| (scale, rows)).into_iter().chain(self.residual.map(|residual| (residual, rows * width)))
+        for (buffer, size) in self
+            .scale
+            .map(|scale| (scale, rows))
+            .into_iter()
+            .chain(self.residual.map(|residual| (residual, rows * width)))
         {
             call.load(buffer, false)?;
             let found = call.floats(buffer).len();
             if found != size {
-                return Err(expected("scale or residual", format!("{size} numbers for {rows} rows of {width}"), found));
+                return Err(expected(
+                    "scale or residual",
+                    format!("{size} numbers for {rows} rows of {width}"),
+                    found,
+                ));
             }
         }
         let mut out = match self.out {
@@ -68,10 +77,16 @@ impl BetweenProducts {
             None => None,
         };
         let mut quantised = match self.quantised {
-            Some([bytes, largest]) => Some((call.take_bytes(bytes, rows)?, call.take_floats(largest, rows)?)),
+            Some([bytes, largest]) => {
+                Some((call.take_bytes(bytes, rows)?, call.take_floats(largest, rows)?))
+            }
             None => None,
         };
-        let norm = self.norm.as_ref().map(|norm| Norm { weight: &norm.weight, bias: norm.bias.as_deref(), epsilon: norm.epsilon });
+        let norm = self.norm.as_ref().map(|norm| Norm {
+            weight: &norm.weight,
+            bias: norm.bias.as_deref(),
+            epsilon: norm.epsilon,
+        });
         let work = Rows {
             scale: self.scale.map(|scale| call.floats(scale)),
             bias: self.bias.as_deref(),
@@ -82,17 +97,25 @@ impl BetweenProducts {
         let n = if call.tensors.threads() > 1 { Self::TOGETHER } else { rows.max(1) };
         let part = (n * width).max(1);
         let places: Vec<Place<'_>> = match &mut out {
-            Some(out) if self.out == Some(self.x) => out.floats_mut().chunks_mut(part).map(Place::Over).collect(),
-            Some(out) => {
-                call.floats(self.x).chunks(part).zip(out.floats_mut().chunks_mut(part)).map(|(x, out)| Place::To(x, out)).collect()
+            Some(out) if self.out == Some(self.x) => {
+                out.floats_mut().chunks_mut(part).map(Place::Over).collect()
             }
+            Some(out) => call
+                .floats(self.x)
+                .chunks(part)
+                .zip(out.floats_mut().chunks_mut(part))
+                .map(|(x, out)| Place::To(x, out))
+                .collect(),
             None => call.floats(self.x).chunks(part).map(Place::Nowhere).collect(),
         };
-        let mut parts =
-            quantised.as_mut().map(|(bytes, largest)| bytes.bytes_mut().chunks_mut(part).zip(largest.floats_mut().chunks_mut(n)));
+        let mut parts = quantised.as_mut().map(|(bytes, largest)| {
+            bytes.bytes_mut().chunks_mut(part).zip(largest.floats_mut().chunks_mut(n))
+        });
         let next = || parts.as_mut()?.next().map(|(bytes, largest)| Quantised { bytes, largest });
         let parts = places.into_iter().zip(std::iter::repeat_with(next));
-        by_parts(call.tensors, parts, |index, (place, quantised)| work.apply(index * n, place, width, quantised));
+        by_parts(call.tensors, parts, |index, (place, quantised)| {
+            work.apply(index * n, place, width, quantised)
+        });
         if let (Some(buffer), Some(out)) = (self.out, out) {
             call.put(buffer, out);
         }

@@ -21,7 +21,9 @@ impl<I> Size<I> {
         match self {
             Size::Number(number) => Size::Number(number),
             Size::Axis(tensor, axis) => Size::Axis(input(tensor), axis),
-            Size::Sum(one, other, factor) => Size::Sum(Box::new(one.with(input)), Box::new(other.with(input)), factor),
+            Size::Sum(one, other, factor) => {
+                Size::Sum(Box::new(one.with(input)), Box::new(other.with(input)), factor)
+            }
             Size::Quotient(size, by) => Size::Quotient(Box::new(size.with(input)), by),
         }
     }
@@ -42,12 +44,19 @@ pub(super) fn values<'c>(sizes: &[Size], tensors: &impl Tensors<'c>) -> Result<V
     fn value<'c>(size: &Size, tensors: &impl Tensors<'c>) -> Result<i64> {
         Ok(match size {
             Size::Number(number) => *number,
-            Size::Axis(input, axis) => tensors.shape(*input)?.get(*axis).map_or(0, |&size| size as i64),
+            Size::Axis(input, axis) => {
+                tensors.shape(*input)?.get(*axis).map_or(0, |&size| size as i64)
+            }
             Size::Sum(one, other, factor) => value(one, tensors)? + factor * value(other, tensors)?,
             Size::Quotient(size, by) => value(size, tensors)? / by,
         })
     }
-    sizes.iter().map(|size| usize::try_from(value(size, tensors)?).map_err(|_| "a size is below zero".into())).collect()
+    sizes
+        .iter()
+        .map(|size| {
+            usize::try_from(value(size, tensors)?).map_err(|_| "a size is below zero".into())
+        })
+        .collect()
 }
 
 impl<'g> Places<'g> {
@@ -55,22 +64,32 @@ impl<'g> Places<'g> {
     pub(crate) fn sizes(&self, tensor: &'g str) -> Option<Vec<Size<&'g str>>> {
         if let Some(constant) = self.constant(tensor) {
             let (numbers, rest) = constant.raw_data.as_deref()?.as_chunks::<8>();
-            return rest.is_empty().then(|| numbers.iter().map(|bytes| Size::Number(i64::from_le_bytes(*bytes))).collect());
+            return rest.is_empty().then(|| {
+                numbers.iter().map(|bytes| Size::Number(i64::from_le_bytes(*bytes))).collect()
+            });
         }
         let node = &self.graph.node[self.source(tensor)?];
         let first = node.input.first()?;
         let attribute = |name| node.attribute.iter().find(|attribute| attribute.name == name)?.i;
         match node.op_type.as_str() {
             "Shape" if self.graph.input.iter().any(|input| input.name == *first) => {
-                let [start, end] = [attribute("start")?, attribute("end")?].map(|axis| usize::try_from(axis).ok());
+                let [start, end] =
+                    [attribute("start")?, attribute("end")?].map(|axis| usize::try_from(axis).ok());
                 Some((start?..end?).map(|axis| Size::Axis(first.as_str(), axis)).collect())
             }
             "Squeeze" | "Cast" => self.sizes(first),
-            "Concat" => node.input.iter().map(|input| self.sizes(input)).collect::<Option<Vec<_>>>().map(|parts| parts.concat()),
+            "Concat" => node
+                .input
+                .iter()
+                .map(|input| self.sizes(input))
+                .collect::<Option<Vec<_>>>()
+                .map(|parts| parts.concat()),
             "Add" | "Sub" => {
                 let factor = if node.op_type == "Add" { 1 } else { -1 };
-                let ([one], [other]) =
-                    (<[_; 1]>::try_from(self.sizes(first)?).ok()?, <[_; 1]>::try_from(self.sizes(node.input.get(1)?)?).ok()?);
+                let ([one], [other]) = (
+                    <[_; 1]>::try_from(self.sizes(first)?).ok()?,
+                    <[_; 1]>::try_from(self.sizes(node.input.get(1)?)?).ok()?,
+                );
                 Some(vec![Size::Sum(Box::new(one), Box::new(other), factor)])
             }
             "Div" => {

@@ -10,8 +10,8 @@ use super::output_layer::declare;
 use super::{Compiled, Constants, Kernel, Places, Program, Registered, compile};
 use crate::in_memory::SHARED_CACHE;
 use cognate_export::proto::{
-    AttributeProto, AttributeType, DataType, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorTypeProto, TypeProto,
-    ValueInfoProto,
+    AttributeProto, AttributeType, DataType, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
+    TensorTypeProto, TypeProto, ValueInfoProto,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -25,19 +25,22 @@ pub(crate) const NUMBER: &str = "program";
 
 /// Operations that replace subgraphs, before a program computes them.
 ///
-/// Inputs: query, new key, new value, the caches of keys and of values, the beam of each position, and optionally a bias. Outputs: the
-/// context and the caches.
+/// Inputs: query, new key, new value, the caches of keys and of values, the beam of each position,
+/// and optionally a bias. Outputs: the context and the caches.
 const CACHED: &str = "CachedAttention";
-/// Inputs: queries, keys, values, mask. Outputs: the context, and the weights if the graph gives them.
+/// Inputs: queries, keys, values, mask. Outputs: the context, and the weights if the graph gives
+/// them.
 const MEMORY: &str = "MemoryAttention";
-/// Inputs: queries, keys and values side by side, and a mask or sizes whose second is the number of rows of a sentence.
+/// Inputs: queries, keys and values side by side, and a mask or sizes whose second is the number of
+/// rows of a sentence.
 const SELF: &str = "SelfAttention";
 /// Inputs: rows of heads, cosines and sines of positions, and the beams that hold earlier ones.
 const ROTATION: &str = "Rotation";
 /// Inputs: rows, and what they are multiplied by after their activation.
 const GATE: &str = "Gate";
-/// Inputs: rows, and optionally a factor of each row, a bias, a residual, weight and bias of a layer normalisation. Outputs: the rows,
-/// the rows in 8-bit integers, and their largest magnitudes, each if it is read.
+/// Inputs: rows, and optionally a factor of each row, a bias, a residual, weight and bias of a
+/// layer normalisation. Outputs: the rows, the rows in 8-bit integers, and their largest
+/// magnitudes, each if it is read.
 const BETWEEN: &str = "BetweenProducts";
 
 /// A model whose nodes run programs, as long as these live.
@@ -48,13 +51,18 @@ pub(crate) struct Substituted {
     pub(crate) own_lengths: bool,
     /// As [`Session::supports_prefill`](crate::Session::supports_prefill).
     pub(crate) prefill: bool,
-    /// The number of inputs that programs added, which are the last: [`SHORTLIST`](crate::SHORTLIST) and [`BEST`](crate::BEST).
+    /// The number of inputs that programs added, which are the last:
+    /// [`SHORTLIST`](crate::SHORTLIST) and [`BEST`](crate::BEST).
     pub(crate) n_inputs: usize,
 }
 
-/// The graph with custom operators; `None` if none applies, or it is not of the layout for ONNX Runtime only. Its weights lie in
-/// `folder`.
-pub(crate) fn substitute(mut model: ModelProto, folder: &Path, threads: usize) -> Option<Substituted> {
+/// The graph with custom operators; `None` if none applies, or it is not of the layout for ONNX
+/// Runtime only. Its weights lie in `folder`.
+pub(crate) fn substitute(
+    mut model: ModelProto,
+    folder: &Path,
+    threads: usize,
+) -> Option<Substituted> {
     if !model.metadata_props.iter().any(|entry| [&entry.key, &entry.value] == SHARED_CACHE) {
         return None;
     }
@@ -62,15 +70,19 @@ pub(crate) fn substitute(mut model: ModelProto, folder: &Path, threads: usize) -
     if with_own(graph) == 0 {
         return None;
     }
-    let node = |index: usize, inputs, outputs| own(PROGRAM, inputs, outputs, &format!("program.{index}"), Vec::new());
-    let Compiled { graph: mut compiled, programs: found } = compile(graph, &mut Constants::new(folder), read::operation, node);
+    let node = |index: usize, inputs, outputs| {
+        own(PROGRAM, inputs, outputs, &format!("program.{index}"), Vec::new())
+    };
+    let Compiled { graph: mut compiled, programs: found } =
+        compile(graph, &mut Constants::new(folder), read::operation, node);
     prune(&mut compiled);
     if compiled.node.iter().any(|node| node.domain == DOMAIN && node.op_type != PROGRAM) {
         return None;
     }
     let own_lengths = has_own_lengths(&compiled, &found);
     let mut programs = Vec::new();
-    for (node, program) in compiled.node.iter_mut().filter(|node| node.domain == DOMAIN).zip(&found) {
+    for (node, program) in compiled.node.iter_mut().filter(|node| node.domain == DOMAIN).zip(&found)
+    {
         let registered = Registered::new(Kernel { program: program.clone(), threads, own_lengths });
         node.attribute.push(integer(NUMBER, registered.number()));
         programs.push(registered);
@@ -82,17 +94,21 @@ pub(crate) fn substitute(mut model: ModelProto, folder: &Path, threads: usize) -
     Some(Substituted { model, programs, own_lengths, prefill, n_inputs })
 }
 
-/// Whether sentences may have pasts of their own lengths. Programs know each one's; what other operations make of the length of the
-/// longest past may only be the bias of attention, of which a shorter sentence takes the end.
+/// Whether sentences may have pasts of their own lengths. Programs know each one's; what other
+/// operations make of the length of the longest past may only be the bias of attention, of which a
+/// shorter sentence takes the end.
 fn has_own_lengths(graph: &GraphProto, programs: &[Arc<Program>]) -> bool {
     let is_program = |node: &&NodeProto| node.domain == DOMAIN;
-    let read = |inputs: BTreeSet<usize>, node: &NodeProto| inputs.into_iter().map(|input| node.input[input].clone()).collect::<Vec<_>>();
+    let read = |inputs: BTreeSet<usize>, node: &NodeProto| {
+        inputs.into_iter().map(|input| node.input[input].clone()).collect::<Vec<_>>()
+    };
     let of_caches = graph.node.iter().filter(is_program).zip(programs).map(|(node, program)| {
         let (beams, biases) = program.inputs_of_caches();
         (read(beams, node), read(biases, node))
     });
     let (beams, biases): (Vec<_>, Vec<_>) = of_caches.unzip();
-    let [beams, biases] = [beams, biases].map(|names| names.into_iter().flatten().collect::<BTreeSet<_>>());
+    let [beams, biases] =
+        [beams, biases].map(|names| names.into_iter().flatten().collect::<BTreeSet<_>>());
     let mut of_past = BTreeSet::new();
     for node in &graph.node {
         let reads = |input: &&String| of_past.contains(*input);
@@ -109,7 +125,8 @@ fn has_own_lengths(graph: &GraphProto, programs: &[Arc<Program>]) -> bool {
     !beams.is_empty() && !graph.output.iter().any(|output| of_past.contains(&output.name))
 }
 
-/// Whether programs that support prefill compute all that depends on tokens, but for functions of single logits.
+/// Whether programs that support prefill compute all that depends on tokens, but for functions of
+/// single logits.
 fn supports_prefill(graph: &GraphProto, programs: &[Arc<Program>]) -> bool {
     let mut of_tokens = BTreeSet::new();
     let constants: BTreeSet<_> = graph.initializer.iter().map(|constant| &constant.name).collect();
@@ -118,24 +135,45 @@ fn supports_prefill(graph: &GraphProto, programs: &[Arc<Program>]) -> bool {
             of_tokens.extend(&node.output);
         } else if node.input.iter().any(|input| of_tokens.contains(input)) {
             let is_function = ["Div", "Mul", "Tanh"].contains(&node.op_type.as_str());
-            if !is_function || !node.input.iter().all(|input| of_tokens.contains(input) != constants.contains(input)) {
+            if !is_function
+                || !node
+                    .input
+                    .iter()
+                    .all(|input| of_tokens.contains(input) != constants.contains(input))
+            {
                 return false;
             }
             of_tokens.extend(&node.output);
         }
     }
-    let is_read =
-        graph.node.iter().filter(|node| node.domain == DOMAIN).flat_map(|node| &node.input).any(|input| of_tokens.contains(input));
+    let is_read = graph
+        .node
+        .iter()
+        .filter(|node| node.domain == DOMAIN)
+        .flat_map(|node| &node.input)
+        .any(|input| of_tokens.contains(input));
     !is_read && programs.iter().all(|program| program.supports_prefill())
 }
 
 /// Replaces subgraphs by operations of ours; returns how many.
 fn with_own(graph: &mut GraphProto) -> usize {
-    let looks = [caches::of_operator, caches::of_operations, attention::of_memory, rows::gates, rows::between_products];
-    let n = looks.into_iter().map(|look| replace(graph, look)).sum::<usize>() + rotation::of_rotations(graph);
+    let looks = [
+        caches::of_operator,
+        caches::of_operations,
+        attention::of_memory,
+        rows::gates,
+        rows::between_products,
+    ];
+    let n = looks.into_iter().map(|look| replace(graph, look)).sum::<usize>()
+        + rotation::of_rotations(graph);
     prune(graph);
     let places = Places::new(graph);
-    let bytes: Vec<_> = graph.node.iter().filter(|node| node.op_type == BETWEEN).filter_map(|node| typed_bytes(&places, node)).collect();
+    let bytes: Vec<_> = graph
+        .node
+        .iter()
+        .filter(|node| node.op_type == BETWEEN)
+        .filter_map(|node| typed_bytes(&places, node))
+        .collect();
     graph.value_info.extend(bytes);
     n
 }
@@ -147,7 +185,11 @@ fn typed_bytes(places: &Places<'_>, node: &NodeProto) -> Option<ValueInfoProto> 
     let shape = Some(cognate_export::proto::TensorShapeProto { dim: shape });
     let tensor_type = Some(TensorTypeProto { elem_type: DataType::Uint8 as i32, shape });
     let r#type = Some(TypeProto { tensor_type });
-    (!bytes.is_empty()).then(|| ValueInfoProto { name: bytes.clone(), r#type, doc_string: String::new() })
+    (!bytes.is_empty()).then(|| ValueInfoProto {
+        name: bytes.clone(),
+        r#type,
+        doc_string: String::new(),
+    })
 }
 
 /// A custom node, and the nodes that it replaces.
@@ -163,7 +205,9 @@ fn replace(graph: &mut GraphProto, look: impl Fn(&Places<'_>, usize) -> Option<F
     let (mut replaced, mut made, mut n_found) = (BTreeSet::new(), BTreeMap::new(), 0);
     let places = Places::new(graph);
     for index in 0..places.graph.node.len() {
-        let Some(found) = look(&places, index).filter(|found| found.replaced.iter().all(|index| !replaced.contains(index))) else {
+        let Some(found) = look(&places, index)
+            .filter(|found| found.replaced.iter().all(|index| !replaced.contains(index)))
+        else {
             continue;
         };
         replaced.extend(found.replaced);
@@ -171,13 +215,18 @@ fn replace(graph: &mut GraphProto, look: impl Fn(&Places<'_>, usize) -> Option<F
         n_found += 1;
     }
     let kept = std::mem::take(&mut graph.node).into_iter().enumerate();
-    graph.node = kept.filter_map(|(index, node)| made.remove(&index).or((!replaced.contains(&index)).then_some(node))).collect();
+    graph.node = kept
+        .filter_map(|(index, node)| {
+            made.remove(&index).or((!replaced.contains(&index)).then_some(node))
+        })
+        .collect();
     n_found
 }
 
 /// Removes nodes whose outputs are no longer read, such as computations of shapes.
 fn prune(graph: &mut GraphProto) {
-    let mut read: BTreeSet<String> = graph.output.iter().map(|output| output.name.clone()).collect();
+    let mut read: BTreeSet<String> =
+        graph.output.iter().map(|output| output.name.clone()).collect();
     for node in graph.node.iter().rev() {
         if node.output.iter().any(|output| read.contains(output)) {
             read.extend(node.input.iter().cloned());
@@ -188,16 +237,39 @@ fn prune(graph: &mut GraphProto) {
 }
 
 /// A node with a custom operator.
-fn own(operator: &str, input: Vec<String>, output: Vec<String>, name: &str, attribute: Vec<AttributeProto>) -> NodeProto {
-    NodeProto { input, output, name: name.into(), op_type: operator.into(), attribute, domain: DOMAIN.into() }
+fn own(
+    operator: &str,
+    input: Vec<String>,
+    output: Vec<String>,
+    name: &str,
+    attribute: Vec<AttributeProto>,
+) -> NodeProto {
+    NodeProto {
+        input,
+        output,
+        name: name.into(),
+        op_type: operator.into(),
+        attribute,
+        domain: DOMAIN.into(),
+    }
 }
 
 fn float(name: &str, value: f32) -> AttributeProto {
-    AttributeProto { name: name.into(), r#type: AttributeType::Float as i32, f: Some(value), ..AttributeProto::default() }
+    AttributeProto {
+        name: name.into(),
+        r#type: AttributeType::Float as i32,
+        f: Some(value),
+        ..AttributeProto::default()
+    }
 }
 
 fn integer(name: &str, value: i64) -> AttributeProto {
-    AttributeProto { name: name.into(), r#type: AttributeType::Int as i32, i: Some(value), ..AttributeProto::default() }
+    AttributeProto {
+        name: name.into(),
+        r#type: AttributeType::Int as i32,
+        i: Some(value),
+        ..AttributeProto::default()
+    }
 }
 
 fn attribute<'n>(node: &'n NodeProto, name: &str) -> Option<&'n AttributeProto> {
@@ -218,7 +290,9 @@ mod tests {
     use cognate_kernels::multiplies_integers;
     use cognate_model::{Attentions, Layout, Model};
     use cognate_passes::{bfloat16::in_bfloat16, fuse::fuse, quantize};
-    use cognate_testing::{SPEECH_MODELS, bundled_checkpoint, decoder_models, golden, golden_models, testdata};
+    use cognate_testing::{
+        SPEECH_MODELS, bundled_checkpoint, decoder_models, golden, golden_models, testdata,
+    };
     use ndarray::{Array2, ArrayD};
     use std::num::NonZeroUsize;
     use std::thread;
@@ -248,25 +322,36 @@ mod tests {
     fn exported_with(model: &Model, stored: Stored, attentions: Attentions) -> TempDir {
         let layout = Layout::SharedCache;
         let graphs = model.programs(layout, attentions).unwrap();
-        let mut programs: Vec<Program> = graphs.iter().map(|program| fuse(program).unwrap()).collect();
+        let mut programs: Vec<Program> =
+            graphs.iter().map(|program| fuse(program).unwrap()).collect();
         if stored == Bf16 {
             programs = programs.iter().map(|program| in_bfloat16(program).unwrap()).collect();
         }
         if stored == Integers {
-            let options = quantize::Options::Columns { steps: Steps::Row, unscaled: Some(["logits", "logits_scale"]) };
+            let options = quantize::Options::Columns {
+                steps: Steps::Row,
+                unscaled: Some(["logits", "logits_scale"]),
+            };
             programs = quantize::quantize(&programs.iter().collect::<Vec<_>>(), options).unwrap();
         }
         let folder = tempfile::tempdir().unwrap();
-        let metadata = Metadata { properties: [(SHARED_CACHE[0].into(), SHARED_CACHE[1].into())].into(), ..Metadata::default() };
-        let files: Vec<_> = layout.files_of(model.config().parts).into_iter().zip(&programs).collect();
-        let export = Export { target: Target::Ort, ..Export::new(&files, "weights.onnx_data", &metadata) };
+        let metadata = Metadata {
+            properties: [(SHARED_CACHE[0].into(), SHARED_CACHE[1].into())].into(),
+            ..Metadata::default()
+        };
+        let files: Vec<_> =
+            layout.files_of(model.config().parts).into_iter().zip(&programs).collect();
+        let export =
+            Export { target: Target::Ort, ..Export::new(&files, "weights.onnx_data", &metadata) };
         write_folder(folder.path(), &export, &[], Existing::Replace).unwrap();
         folder
     }
 
     /// The golden models whose attention has a form over shared caches.
     fn models() -> Vec<String> {
-        let has_form = |name: &String| Model::open(&golden(name)).unwrap().config().require_shared_caches().is_ok();
+        let has_form = |name: &String| {
+            Model::open(&golden(name)).unwrap().config().require_shared_caches().is_ok()
+        };
         golden_models().into_iter().filter(has_form).collect()
     }
 
@@ -288,15 +373,22 @@ mod tests {
         for name in models().iter().map(String::as_str).chain(SPEECH_MODELS) {
             let model = Model::open(&golden(name)).unwrap();
             let [encoder, decoder] = operators(&model, Floats);
-            let count = |operators: &[String], wanted: &str| operators.iter().filter(|operator| *operator == wanted).count();
-            let [n_encoder, n_decoder] = [model.config().encoder.n_layers, model.config().decoder.n_layers];
+            let count = |operators: &[String], wanted: &str| {
+                operators.iter().filter(|operator| *operator == wanted).count()
+            };
+            let [n_encoder, n_decoder] =
+                [model.config().encoder.n_layers, model.config().decoder.n_layers];
             if name.contains("t5gemma") {
                 // Grouped or rotated queries, and bounded scores.
                 assert_eq!(count(&decoder, "CachedAttention"), n_decoder, "{name}: {decoder:?}");
                 continue;
             }
             assert_eq!(count(&encoder, "SelfAttention"), n_encoder, "{name}: {encoder:?}");
-            assert_eq!([count(&decoder, "CachedAttention"), count(&decoder, "MemoryAttention")], [n_decoder; 2], "{name}: {decoder:?}");
+            assert_eq!(
+                [count(&decoder, "CachedAttention"), count(&decoder, "MemoryAttention")],
+                [n_decoder; 2],
+                "{name}: {decoder:?}"
+            );
             assert_eq!([count(&encoder, "Softmax"), count(&decoder, "Softmax")], [0; 2], "{name}");
         }
     }
@@ -308,31 +400,59 @@ mod tests {
         for stored in [Floats, Bf16, Integers] {
             let folder = exported(&model, stored);
             for file in Layout::SharedCache.files() {
-                let own = substitute(read_model(&folder.path().join(file)).unwrap(), folder.path(), 1).unwrap();
-                let operators: Vec<_> = own.model.graph.unwrap().node.into_iter().map(|node| node.op_type).collect();
+                let own =
+                    substitute(read_model(&folder.path().join(file)).unwrap(), folder.path(), 1)
+                        .unwrap();
+                let operators: Vec<_> =
+                    own.model.graph.unwrap().node.into_iter().map(|node| node.op_type).collect();
                 let is_one = Stored::fast().contains(&stored);
                 let n_programs = operators.iter().filter(|operator| **operator == PROGRAM).count();
-                assert!(!is_one || (n_programs == 1 && operators.len() <= 5), "{file}: {operators:?}");
+                assert!(
+                    !is_one || (n_programs == 1 && operators.len() <= 5),
+                    "{file}: {operators:?}"
+                );
             }
         }
     }
 
-    /// The encoder after its convolutions, and the decoder, which reads the text before a window at once.
+    /// The encoder after its convolutions, and the decoder, which reads the text before a window at
+    /// once.
     #[test]
     fn speech_models_are_programs() {
         for name in SPEECH_MODELS {
             let model = Model::open(&golden(name)).unwrap();
-            let forms = Stored::fast().into_iter().map(|stored| (stored, Attentions::Cross)).chain([(Floats, Attentions::Omit)]);
+            let forms = Stored::fast()
+                .into_iter()
+                .map(|stored| (stored, Attentions::Cross))
+                .chain([(Floats, Attentions::Omit)]);
             for (stored, attentions) in forms {
                 let folder = exported_with(&model, stored, attentions);
                 let own = Layout::SharedCache.files().iter().map(|file| {
-                    let own = substitute(read_model(&folder.path().join(file)).unwrap(), folder.path(), 1).unwrap();
-                    let operators: Vec<_> = own.model.graph.unwrap().node.into_iter().map(|node| node.op_type).collect();
+                    let own = substitute(
+                        read_model(&folder.path().join(file)).unwrap(),
+                        folder.path(),
+                        1,
+                    )
+                    .unwrap();
+                    let operators: Vec<_> = own
+                        .model
+                        .graph
+                        .unwrap()
+                        .node
+                        .into_iter()
+                        .map(|node| node.op_type)
+                        .collect();
                     (own.prefill, operators)
                 });
-                let [(_, encoder), (prefill, decoder)] = own.collect::<Vec<_>>().try_into().unwrap();
-                let count = |wanted: &str| encoder.iter().filter(|operator| *operator == wanted).count();
-                assert_eq!([PROGRAM, "Conv", "Transpose", "Gemm", "LayerNormalization"].map(count), [1, 2, 1, 0, 0], "{name}: {encoder:?}");
+                let [(_, encoder), (prefill, decoder)] =
+                    own.collect::<Vec<_>>().try_into().unwrap();
+                let count =
+                    |wanted: &str| encoder.iter().filter(|operator| *operator == wanted).count();
+                assert_eq!(
+                    [PROGRAM, "Conv", "Transpose", "Gemm", "LayerNormalization"].map(count),
+                    [1, 2, 1, 0, 0],
+                    "{name}: {encoder:?}"
+                );
                 assert!(prefill, "{name}: {decoder:?}");
             }
         }
@@ -346,8 +466,14 @@ mod tests {
             let model = Model::open(&testdata("decoders").join(&name)).unwrap();
             for stored in Stored::fast() {
                 let folder = exported(&model, stored);
-                let own = substitute(read_model(&folder.path().join(layout.file())).unwrap(), folder.path(), 1).unwrap();
-                let operators: Vec<_> = own.model.graph.unwrap().node.into_iter().map(|node| node.op_type).collect();
+                let own = substitute(
+                    read_model(&folder.path().join(layout.file())).unwrap(),
+                    folder.path(),
+                    1,
+                )
+                .unwrap();
+                let operators: Vec<_> =
+                    own.model.graph.unwrap().node.into_iter().map(|node| node.op_type).collect();
                 assert!(own.own_lengths && own.prefill, "{name}: {operators:?}");
                 // Positions that are added to projected tokens, and bounded logits.
                 let left = if ["opt-narrow", "gemma2"].contains(&name.as_str()) { 5 } else { 0 };
@@ -372,8 +498,15 @@ mod tests {
                 }
             }
         }
-        // Embeddings that are normalised before positions are added, and rotations by consecutive positions.
-        let expected = ["blenderbot-small", "blenderbot-small-untied", "t5gemma", "t5gemma-source-output", "t5gemma-untied"];
+        // Embeddings that are normalised before positions are added, and rotations by consecutive
+        // positions.
+        let expected = [
+            "blenderbot-small",
+            "blenderbot-small-untied",
+            "t5gemma",
+            "t5gemma-source-output",
+            "t5gemma-untied",
+        ];
         assert_eq!(without, expected.map(|name| format!("strange/{name}")).into());
     }
 
@@ -388,32 +521,48 @@ mod tests {
             let source = Source::Onnx(folder.path().join(Layout::SharedCache.files()[0]));
             let inputs = |thread: i64| {
                 let shape = (1 + thread as usize, 7);
-                let ids = Array2::from_shape_fn(shape, |(row, place)| 3 + thread * 100 + 10 * row as i64 + place as i64).into_dyn();
-                [("input_ids", ids), ("attention_mask", Array2::ones(shape).into_dyn())].into_iter().collect::<Values>()
+                let ids = Array2::from_shape_fn(shape, |(row, place)| {
+                    3 + thread * 100 + 10 * row as i64 + place as i64
+                })
+                .into_dyn();
+                [("input_ids", ids), ("attention_mask", Array2::ones(shape).into_dyn())]
+                    .into_iter()
+                    .collect::<Values>()
             };
             let run = |session: &mut dyn Session, thread| {
                 let outputs = session.run(&inputs(thread)).unwrap();
                 outputs.get("encoder_hidden_states").unwrap().to_f32().unwrap()
             };
             let workers = NonZeroUsize::new(THREADS as usize);
-            let loaded = ort.read(&source, &Options { threads: NonZeroUsize::new(1), workers, ..Options::default() }).unwrap();
+            let loaded = ort
+                .read(
+                    &source,
+                    &Options { threads: NonZeroUsize::new(1), workers, ..Options::default() },
+                )
+                .unwrap();
             let mut alone = loaded.clone().session();
             assert!(alone.engine().ends_with("with Cognate's operators"), "{}", alone.engine());
             let expected: Vec<_> = (0..THREADS).map(|thread| run(alone.as_mut(), thread)).collect();
-            let mut plain = ort.load(&source, &Options { plain: true, ..Options::default() }).unwrap();
+            let mut plain =
+                ort.load(&source, &Options { plain: true, ..Options::default() }).unwrap();
             thread::scope(|scope| {
                 for (thread, expected) in (0..THREADS).zip(&expected) {
                     let loaded = loaded.clone();
                     scope.spawn(move || {
                         let mut session = loaded.session();
-                        (0..50).for_each(|_| assert!(run(session.as_mut(), thread) == *expected, "thread {thread}"));
+                        (0..50).for_each(|_| {
+                            assert!(run(session.as_mut(), thread) == *expected, "thread {thread}")
+                        });
                     });
                 }
             });
             if stored == Floats {
                 for (thread, expected) in (0..THREADS).zip(&expected) {
                     let difference = (&run(plain.as_mut(), thread) - expected).mapv(f32::abs);
-                    assert!(difference.iter().all(|&difference| difference < 1e-4), "thread {thread}");
+                    assert!(
+                        difference.iter().all(|&difference| difference < 1e-4),
+                        "thread {thread}"
+                    );
                 }
             }
         }
@@ -434,21 +583,42 @@ mod tests {
 
         fn new(engine: &dyn Runtime, model: &Model, stored: Stored) -> Self {
             let (folder, stack) = (exported(model, stored), model.config().decoder);
-            let load = |file: &str| engine.load(&Source::Onnx(folder.path().join(file)), &Options::default()).unwrap();
+            let load = |file: &str| {
+                engine.load(&Source::Onnx(folder.path().join(file)), &Options::default()).unwrap()
+            };
             let files = Layout::SharedCache.files();
             let (mut encoder, decoder) = (load(files[0]), load(files[1]));
-            assert!(!encoder.takes_shortlist() && decoder.takes_shortlist(), "{}", decoder.engine());
-            assert!(!decoder.inputs().iter().any(|input| [SHORTLIST, BEST].contains(&input.as_str())), "an input of the file");
-            let ids = Array2::from_shape_fn((Self::BATCH, 5), |(row, place)| (20 + 7 * row + place) as i64).into_dyn();
+            assert!(
+                !encoder.takes_shortlist() && decoder.takes_shortlist(),
+                "{}",
+                decoder.engine()
+            );
+            assert!(
+                !decoder.inputs().iter().any(|input| [SHORTLIST, BEST].contains(&input.as_str())),
+                "an input of the file"
+            );
+            let ids = Array2::from_shape_fn((Self::BATCH, 5), |(row, place)| {
+                (20 + 7 * row + place) as i64
+            })
+            .into_dyn();
             let mask = Array2::<i64>::ones((Self::BATCH, 5)).into_dyn();
-            let mut state: Values = [("input_ids", ids), ("attention_mask", mask)].into_iter().collect();
+            let mut state: Values =
+                [("input_ids", ids), ("attention_mask", mask)].into_iter().collect();
             let encoded = encoder.run(&state).unwrap();
-            encoded.into_iter().filter(|(name, _)| decoder.inputs().contains(name)).for_each(|(name, value)| state.insert(&name, value));
-            let tokens = Array2::from_shape_fn((Self::BATCH, Self::BEAMS), |(row, beam)| (5 + row + 3 * beam) as i64);
+            encoded
+                .into_iter()
+                .filter(|(name, _)| decoder.inputs().contains(name))
+                .for_each(|(name, value)| state.insert(&name, value));
+            let tokens = Array2::from_shape_fn((Self::BATCH, Self::BEAMS), |(row, beam)| {
+                (5 + row + 3 * beam) as i64
+            });
             state.insert("input_ids", tokens.into_dyn());
             state.insert("cache_beams", ArrayD::<i64>::zeros(vec![Self::BATCH, Self::BEAMS, 0]));
             for name in decoder.inputs().iter().filter(|name| name.starts_with("past.")) {
-                state.insert(name, ArrayD::<f32>::zeros(vec![Self::ROWS, stack.key_heads, 4, stack.d_k]));
+                state.insert(
+                    name,
+                    ArrayD::<f32>::zeros(vec![Self::ROWS, stack.key_heads, 4, stack.d_k]),
+                );
             }
             Self { decoder, state, scales: Vec::new() }
         }
@@ -457,7 +627,9 @@ mod tests {
             self.state.insert(input, ndarray::Array1::from(tokens.to_vec()).into_dyn());
             let outputs = self.decoder.run(&self.state).map_err(|error| error.to_string())?;
             self.state.remove(input);
-            let scales = outputs.get("logits_scale").map(|scales| scales.to_f32().unwrap().into_iter().collect());
+            let scales = outputs
+                .get("logits_scale")
+                .map(|scales| scales.to_f32().unwrap().into_iter().collect());
             self.scales = scales.unwrap_or_else(|| vec![1.0; Self::ROWS]);
             Ok(outputs.get("logits").unwrap().to_f32().unwrap())
         }
@@ -466,14 +638,20 @@ mod tests {
     /// The bundled model, and the same with a bias of its logits, as OPUS-MT's have.
     fn bundled() -> [Model; 2] {
         let folder = tempfile::tempdir().unwrap();
-        for file in std::fs::read_dir(bundled_checkpoint()).unwrap().map(Result::unwrap).filter(|file| file.path().is_file()) {
+        for file in std::fs::read_dir(bundled_checkpoint())
+            .unwrap()
+            .map(Result::unwrap)
+            .filter(|file| file.path().is_file())
+        {
             std::fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
         }
         let weights = folder.path().join("model.safetensors");
         let mut bytes = std::fs::read(&weights).unwrap();
         let values = 8 + u64::from_le_bytes(*bytes.first_chunk().unwrap()) as usize;
         let header: serde_json::Value = serde_json::from_slice(&bytes[8..values]).unwrap();
-        let [start, end] = [0, 1].map(|index| header["final_logits_bias"]["data_offsets"][index].as_u64().unwrap() as usize);
+        let [start, end] = [0, 1].map(|index| {
+            header["final_logits_bias"]["data_offsets"][index].as_u64().unwrap() as usize
+        });
         for (token, place) in bytes[values + start..values + end].chunks_exact_mut(4).enumerate() {
             place.copy_from_slice(&((token as f32).sin() * 3.0).to_le_bytes());
         }
@@ -490,7 +668,11 @@ mod tests {
         let ort = Ort::find().ok().map(|ort| Box::new(ort) as Box<dyn Runtime>);
         let engines = [Some(Box::new(crate::Tract) as Box<dyn Runtime>), ort].into_iter().flatten();
         let forms = |engine: Box<dyn Runtime>| {
-            let all = if engine.engine() == crate::Engine::Ort { vec![Floats, Bf16, Integers] } else { Stored::fast() };
+            let all = if engine.engine() == crate::Engine::Ort {
+                vec![Floats, Bf16, Integers]
+            } else {
+                Stored::fast()
+            };
             all.into_iter().map(|stored| Asked::new(&*engine, model, stored)).collect::<Vec<_>>()
         };
         engines.flat_map(forms).collect()
@@ -505,14 +687,26 @@ mod tests {
             let engine = asked.decoder.engine().to_owned();
             let all = asked.logits(SHORTLIST, &[]).unwrap();
             assert_eq!(all.shape(), [Asked::ROWS, models[0].config().vocab]);
-            for chosen in [&[1, 17, 18, last][..], &[], &[0], &[1, 17, 18, last], &Vec::from_iter(0..=last)] {
+            for chosen in
+                [&[1, 17, 18, last][..], &[], &[0], &[1, 17, 18, last], &Vec::from_iter(0..=last)]
+            {
                 let places: Vec<usize> = chosen.iter().map(|&token| token as usize).collect();
-                let expected = if chosen.is_empty() { all.clone() } else { all.select(ndarray::Axis(1), &places) };
+                let expected = if chosen.is_empty() {
+                    all.clone()
+                } else {
+                    all.select(ndarray::Axis(1), &places)
+                };
                 assert_eq!(asked.logits(SHORTLIST, chosen).unwrap(), expected, "{engine}");
             }
             for wrong in [last + 1, -1] {
                 let refused = asked.logits(SHORTLIST, &[3, wrong]).expect_err("no such token");
-                assert!(refused.contains(&format!("shortlist: expected tokens below {}, found {wrong}", last + 1)), "{refused}");
+                assert!(
+                    refused.contains(&format!(
+                        "shortlist: expected tokens below {}, found {wrong}",
+                        last + 1
+                    )),
+                    "{refused}"
+                );
             }
         }
     }
@@ -528,7 +722,9 @@ mod tests {
             let all = asked.logits(BEST, &[]).unwrap();
             for (count, always) in [(2, &[][..]), (5, &[7, 3, vocab as i64 - 1]), (1, &[0])] {
                 let found = asked.logits(BEST, &[&[count as i64, 0], always].concat()).unwrap();
-                let &[Asked::ROWS, columns] = found.shape() else { panic!("{engine}: {:?}", found.shape()) };
+                let &[Asked::ROWS, columns] = found.shape() else {
+                    panic!("{engine}: {:?}", found.shape())
+                };
                 assert!(columns < 200, "{engine}: {columns} of {vocab}");
                 for (row, all) in found.outer_iter().zip(all.outer_iter()) {
                     let row: Vec<f32> = row.iter().copied().collect();
@@ -536,12 +732,23 @@ mod tests {
                     assert!(tokens.is_sorted());
                     let tokens: Vec<usize> = tokens.iter().map(|&token| token as usize).collect();
                     for (&token, &logit) in tokens.iter().zip(logits) {
-                        assert_eq!(logit, if token == vocab { f32::NEG_INFINITY } else { all[token] }, "{engine}: {token}");
+                        assert_eq!(
+                            logit,
+                            if token == vocab { f32::NEG_INFINITY } else { all[token] },
+                            "{engine}: {token}"
+                        );
                     }
                     let mut order: Vec<usize> = (0..vocab).collect();
                     order.sort_by(|&a, &b| all[b].total_cmp(&all[a]));
                     let always = always.iter().map(|&token| token as usize);
-                    assert!(order[..count].iter().copied().chain(always).all(|token| tokens.contains(&token)), "{engine}: {tokens:?}");
+                    assert!(
+                        order[..count]
+                            .iter()
+                            .copied()
+                            .chain(always)
+                            .all(|token| tokens.contains(&token)),
+                        "{engine}: {tokens:?}"
+                    );
                 }
             }
             // Of a shortlist the best are found as if there were no other tokens.
@@ -551,12 +758,27 @@ mod tests {
             asked.state.remove(SHORTLIST);
             for (row, all) in found.outer_iter().zip(all.outer_iter()) {
                 let (tokens, logits) = row.as_slice().unwrap().split_at(found.shape()[1] / 2);
-                let tokens: Vec<i64> = tokens.iter().map(|&token| token as i64).filter(|&token| token < vocab as i64).collect();
-                assert!(tokens.is_sorted() && tokens.len() < 100 && tokens.iter().all(|token| token % 3 == 0), "{engine}: {tokens:?}");
-                assert!(tokens.iter().zip(logits).all(|(&token, &logit)| all[token as usize] == logit), "{engine}");
+                let tokens: Vec<i64> = tokens
+                    .iter()
+                    .map(|&token| token as i64)
+                    .filter(|&token| token < vocab as i64)
+                    .collect();
+                assert!(
+                    tokens.is_sorted()
+                        && tokens.len() < 100
+                        && tokens.iter().all(|token| token % 3 == 0),
+                    "{engine}: {tokens:?}"
+                );
+                assert!(
+                    tokens.iter().zip(logits).all(|(&token, &logit)| all[token as usize] == logit),
+                    "{engine}"
+                );
                 let mut order = some.clone();
                 order.sort_by(|&a, &b| all[b as usize].total_cmp(&all[a as usize]));
-                assert!(order[..2].iter().chain(&[6]).all(|token| tokens.contains(token)), "{engine}: {tokens:?}");
+                assert!(
+                    order[..2].iter().chain(&[6]).all(|token| tokens.contains(token)),
+                    "{engine}: {tokens:?}"
+                );
             }
             for wrong in [[-1, 0, 0], [2, 0, vocab as i64]] {
                 let refused = asked.logits(BEST, &wrong).expect_err("no such number");
@@ -565,7 +787,8 @@ mod tests {
         }
     }
 
-    /// Exactly as many tokens as are wanted, of all and of a shortlist, with the softmax of all logits times their factors.
+    /// Exactly as many tokens as are wanted, of all and of a shortlist, with the softmax of all
+    /// logits times their factors.
     #[test]
     fn the_best_tokens_come_with_the_softmax_of_all() {
         let models = bundled();
@@ -577,25 +800,40 @@ mod tests {
                 asked.state.insert(SHORTLIST, ndarray::Array1::from(shortlist.clone()).into_dyn());
                 let found = asked.logits(BEST, &[9, 1, 6]).unwrap();
                 asked.state.remove(SHORTLIST);
-                for ((row, all), &scale) in found.outer_iter().zip(all.outer_iter()).zip(&asked.scales) {
+                for ((row, all), &scale) in
+                    found.outer_iter().zip(all.outer_iter()).zip(&asked.scales)
+                {
                     let all = all.as_slice().unwrap();
                     let mut order: Vec<usize> = (0..all.len()).collect();
                     order.sort_by(|&a, &b| all[b].total_cmp(&all[a]).then(a.cmp(&b)));
                     let always = shortlist.iter().position(|&token| token == 6);
-                    let mut expected: Vec<usize> = order[..9].iter().copied().chain(always).collect();
+                    let mut expected: Vec<usize> =
+                        order[..9].iter().copied().chain(always).collect();
                     expected.sort_unstable();
                     expected.dedup();
                     let row = row.as_slice().unwrap();
                     let (tokens, rest) = row.split_at((row.len() - 2) / 2);
-                    let tokens: Vec<i64> = tokens.iter().map(|&token| token as i64).filter(|&token| token < vocab).collect();
-                    assert_eq!(tokens, expected.iter().map(|&place| shortlist[place]).collect::<Vec<_>>(), "{engine}");
-                    assert!(expected.iter().zip(rest).all(|(&place, &logit)| all[place] == logit), "{engine}");
+                    let tokens: Vec<i64> = tokens
+                        .iter()
+                        .map(|&token| token as i64)
+                        .filter(|&token| token < vocab)
+                        .collect();
+                    assert_eq!(
+                        tokens,
+                        expected.iter().map(|&place| shortlist[place]).collect::<Vec<_>>(),
+                        "{engine}"
+                    );
+                    assert!(
+                        expected.iter().zip(rest).all(|(&place, &logit)| all[place] == logit),
+                        "{engine}"
+                    );
                     let scaled = all.iter().map(|&logit| f64::from(logit) * f64::from(scale));
                     let largest = f64::from(all[order[0]]) * f64::from(scale);
                     let log_sum = scaled.map(|logit| (logit - largest).exp()).sum::<f64>().ln();
                     let sums = [largest, log_sum].into_iter().zip(&row[row.len() - 2..]);
                     assert!(
-                        sums.into_iter().all(|(exact, &found)| (exact - f64::from(found)).abs() < 2e-6 * exact.abs().max(1.0)),
+                        sums.into_iter().all(|(exact, &found)| (exact - f64::from(found)).abs()
+                            < 2e-6 * exact.abs().max(1.0)),
                         "{engine}: {row:?}"
                     );
                 }
@@ -607,8 +845,12 @@ mod tests {
     fn rows_are_rounded_in_one_pass_in_every_family() {
         for name in models().iter().map(String::as_str).chain(SPEECH_MODELS) {
             let [encoder, decoder] = operators(&Model::open(&golden(name)).unwrap(), Integers);
-            let left =
-                |operators: &[String]| operators.iter().filter(|operator| ["QuantizeLinear", "Abs"].contains(&operator.as_str())).count();
+            let left = |operators: &[String]| {
+                operators
+                    .iter()
+                    .filter(|operator| ["QuantizeLinear", "Abs"].contains(&operator.as_str()))
+                    .count()
+            };
             assert_eq!([left(&encoder), left(&decoder)], [0, 0], "{name}: {decoder:?}");
         }
     }

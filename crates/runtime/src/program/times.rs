@@ -31,7 +31,8 @@ pub fn start_times() {
 
 /// The times since the start.
 pub fn times() -> Times {
-    let [encoder, products, output_layer, attention, others] = SPENT.each_ref().map(|spent| Duration::from_nanos(spent.load(Relaxed)));
+    let [encoder, products, output_layer, attention, others] =
+        SPENT.each_ref().map(|spent| Duration::from_nanos(spent.load(Relaxed)));
     Times { encoder, products, output_layer, attention, others }
 }
 
@@ -54,6 +55,11 @@ fn kind(program: &Program, step: &Step) -> usize {
         Step::Product { .. } | Step::IntegerProduct { .. } => 1,
         Step::Output(_) => 2,
         Step::Cached(_) | Step::Memory(_) | Step::SelfAttention(_) => 3,
-        Step::Rows(_) | Step::Rotation(_) | Step::Gate(_) | Step::Heads(_) | Step::Embedding(_) | Step::Largest(_) => 4,
+        Step::Rows(_)
+        | Step::Rotation(_)
+        | Step::Gate(_)
+        | Step::Heads(_)
+        | Step::Embedding(_)
+        | Step::Largest(_) => 4,
     }
 }

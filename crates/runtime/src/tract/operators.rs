@@ -17,7 +17,8 @@ pub(super) fn reader() -> Onnx {
     onnx.op_register.insert(PROGRAM, super::program::read);
     onnx.op_register.insert(NUMBERS, |_, _| Ok((expand(Integers::Numbers), Vec::new())));
     onnx.op_register.insert("Mod", |_, node| {
-        let of_floats = node.attribute.iter().any(|attribute| attribute.name == "fmod" && attribute.i != 0);
+        let of_floats =
+            node.attribute.iter().any(|attribute| attribute.name == "fmod" && attribute.i != 0);
         let operator = if of_floats { math::Rem.into_hir() } else { expand(Integers::Remainder) };
         Ok((operator, Vec::new()))
     });
@@ -58,7 +59,12 @@ impl Expansion for Integers {
         Op::name(self)
     }
 
-    fn rules<'r, 'p: 'r, 's: 'r>(&'s self, s: &mut Solver<'r>, inputs: &'p [TensorProxy], outputs: &'p [TensorProxy]) -> InferenceResult {
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
         check_input_arity(inputs, self.arity())?;
         check_output_arity(outputs, 1)?;
         s.given(&inputs[0].datum_type, |s, given| s.equals(&outputs[0].datum_type, number(given)))?;
@@ -66,12 +72,21 @@ impl Expansion for Integers {
         s.given_all(shapes, |s, shapes| s.equals(&outputs[0].shape, multi_broadcast(&shapes)?))
     }
 
-    fn wire(&self, name: &str, model: &mut TypedModel, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+    fn wire(
+        &self,
+        name: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
         let given = model.outlet_fact(inputs[0])?.datum_type;
         if *self == Self::Numbers && number(given) == given {
             return Ok(inputs.into());
         }
-        ensure!(given == TDim::datum_type() || given.is_integer(), "{name}: expected integers for {}, found {given:?}", Op::name(self));
+        ensure!(
+            given == TDim::datum_type() || given.is_integer(),
+            "{name}: expected integers for {}, found {given:?}",
+            Op::name(self)
+        );
         let computed = model.wire_node(name, *self, inputs)?;
         wire_cast(name, model, &computed, number(given))
     }
@@ -85,17 +100,21 @@ impl EvalOp for Integers {
         let given = inputs.into_iter().map(number).collect::<TractResult<TVec<TValue>>>()?;
         let [x, y] = match self {
             Self::Numbers => return Ok(given),
-            Self::Remainder => [given[0].to_plain_array_view::<i64>()?, given[1].to_plain_array_view::<i64>()?],
+            Self::Remainder => {
+                [given[0].to_plain_array_view::<i64>()?, given[1].to_plain_array_view::<i64>()?]
+            }
         };
         ensure!(y.iter().all(|&y| y != 0), "a remainder of a division by zero");
         let shape = multi_broadcast(&[x.shape(), y.shape()])?;
         let mut remainders = tract_ndarray::ArrayD::<i64>::zeros(&*shape);
-        Zip::from(&mut remainders).and_broadcast(x).and_broadcast(y).for_each(|remainder, &x, &y| {
-            *remainder = x.wrapping_rem(y);
-            if *remainder != 0 && (*remainder < 0) != (y < 0) {
-                *remainder += y;
-            }
-        });
+        Zip::from(&mut remainders).and_broadcast(x).and_broadcast(y).for_each(
+            |remainder, &x, &y| {
+                *remainder = x.wrapping_rem(y);
+                if *remainder != 0 && (*remainder < 0) != (y < 0) {
+                    *remainder += y;
+                }
+            },
+        );
         Ok(tvec!(remainders.into_tvalue()))
     }
 }

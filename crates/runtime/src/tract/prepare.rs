@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::mem;
 
 use tract_onnx::pb::{
-    GraphProto, ModelProto, NodeProto, StringStringEntryProto, ValueInfoProto, tensor_shape_proto::dimension, type_proto,
+    GraphProto, ModelProto, NodeProto, StringStringEntryProto, ValueInfoProto,
+    tensor_shape_proto::dimension, type_proto,
 };
 
 use super::operators::NUMBERS;
@@ -24,11 +25,16 @@ pub(super) fn prepare(proto: &mut ModelProto) {
 fn settle_axes(proto: &mut ModelProto) {
     use dimension::Value;
     let size = |property: &StringStringEntryProto| {
-        Some((property.key.strip_prefix(AXIS_PROPERTY)?.to_owned(), property.value.parse::<i64>().ok().filter(|&size| size > 0)?))
+        Some((
+            property.key.strip_prefix(AXIS_PROPERTY)?.to_owned(),
+            property.value.parse::<i64>().ok().filter(|&size| size > 0)?,
+        ))
     };
     let sizes: Vec<_> = proto.metadata_props.iter().filter_map(size).collect();
     let inputs = proto.graph.iter_mut().flat_map(|graph| &mut graph.input);
-    let types = inputs.filter_map(|input| input.r#type.as_mut()?.value.as_mut()).map(|type_proto::Value::TensorType(tensor)| tensor);
+    let types = inputs
+        .filter_map(|input| input.r#type.as_mut()?.value.as_mut())
+        .map(|type_proto::Value::TensorType(tensor)| tensor);
     for dim in types.filter_map(|tensor| tensor.shape.as_mut()).flat_map(|shape| &mut shape.dim) {
         if let Some(Value::DimParam(name)) = &dim.value
             && let Some((_, size)) = sizes.iter().find(|(axis, _)| axis == name)
@@ -50,27 +56,51 @@ fn settle_ranges(graph: &mut GraphProto) {
             let sizes = format!("{output}/cognate.sizes");
             let output = mem::replace(output, sizes.clone());
             let name = format!("{output}/cognate.numbers");
-            numbers = Some(NodeProto { op_type: NUMBERS.into(), name, input: vec![sizes], output: vec![output], ..NodeProto::default() });
+            numbers = Some(NodeProto {
+                op_type: NUMBERS.into(),
+                name,
+                input: vec![sizes],
+                output: vec![output],
+                ..NodeProto::default()
+            });
         }
         graph.node.push(node);
         graph.node.extend(numbers);
     }
 }
 
-/// Removes padding at the end of an axis that no step of a convolution reads: from `2*src` values a kernel of 3 with stride 2 makes `src`,
-/// where tract 0.23.9 finds `(2*src + 1) / 2`.
+/// Removes padding at the end of an axis that no step of a convolution reads: from `2*src` values a
+/// kernel of 3 with stride 2 makes `src`, where tract 0.23.9 finds `(2*src + 1) / 2`.
 fn settle_padding(graph: &mut GraphProto) {
-    let sizes: HashMap<_, _> =
-        graph.input.iter().chain(&graph.value_info).filter_map(|info| Some((&info.name, last_axis(info)?))).collect();
-    let kernels: HashMap<_, _> = graph.initializer.iter().filter_map(|tensor| Some((&tensor.name, *tensor.dims.last()?))).collect();
+    let sizes: HashMap<_, _> = graph
+        .input
+        .iter()
+        .chain(&graph.value_info)
+        .filter_map(|info| Some((&info.name, last_axis(info)?)))
+        .collect();
+    let kernels: HashMap<_, _> = graph
+        .initializer
+        .iter()
+        .filter_map(|tensor| Some((&tensor.name, *tensor.dims.last()?)))
+        .collect();
     for node in graph.node.iter_mut().filter(|node| node.op_type == "Conv") {
-        let ints = |name: &str| node.attribute.iter().find(|attribute| attribute.name == name).map(|attribute| attribute.ints.clone());
-        let (Some(kernel), Some([stride]), Some([before, after])) =
-            (node.input.get(1).and_then(|weight| kernels.get(weight)), only(ints("strides")), only(ints("pads")))
-        else {
+        let ints = |name: &str| {
+            node.attribute
+                .iter()
+                .find(|attribute| attribute.name == name)
+                .map(|attribute| attribute.ints.clone())
+        };
+        let (Some(kernel), Some([stride]), Some([before, after])) = (
+            node.input.get(1).and_then(|weight| kernels.get(weight)),
+            only(ints("strides")),
+            only(ints("pads")),
+        ) else {
             continue;
         };
-        let is_multiple = sizes.get(&node.input[0]).and_then(|size| size.strip_prefix(&format!("{stride}*"))).is_some_and(is_name);
+        let is_multiple = sizes
+            .get(&node.input[0])
+            .and_then(|size| size.strip_prefix(&format!("{stride}*")))
+            .is_some_and(is_name);
         let unread = before.saturating_add(after).saturating_sub(*kernel).rem_euclid(stride.max(1));
         if is_multiple && unread <= after {
             let pads = node.attribute.iter_mut().filter(|attribute| attribute.name == "pads");

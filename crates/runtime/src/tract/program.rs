@@ -1,7 +1,7 @@
 //! A custom operator for tract that runs a [`Program`](crate::program::Program).
 //!
-//! Files written for ONNX Runtime (`--target ort`) use operators that tract lacks. Where programs compute all of them, tract runs such
-//! a file, as fast as the kernels are.
+//! Files written for ONNX Runtime (`--target ort`) use operators that tract lacks. Where programs
+//! compute all of them, tract runs such a file, as fast as the kernels are.
 
 use crate::Result;
 use crate::error::{Error, ErrorKind};
@@ -18,20 +18,29 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::{self, tensor_shape_proto::dimension, type_proto};
 use tract_onnx::tract_hir::internal::*;
 
-/// The file at `path` with programs in place of ONNX Runtime's operators, if it is of the layout with caches that beams share.
+/// The file at `path` with programs in place of ONNX Runtime's operators, if it is of the layout
+/// with caches that beams share.
 pub(super) fn substituted(path: &Path, proto: &pb::ModelProto) -> Result<Option<Substituted>> {
     if !proto.metadata_props.iter().any(|entry| [&entry.key, &entry.value] == SHARED_CACHE) {
         return Ok(None);
     }
     let model = cognate_export::read_model(path).map_err(Error::from_export)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let own = substitute(model, folder, 1);
     let nodes = own.iter().filter_map(|own| own.model.graph.as_ref()).flat_map(|graph| &graph.node);
-    let foreign: BTreeSet<_> = nodes.filter(|node| !["", DOMAIN].contains(&&*node.domain)).map(|node| node.op_type.as_str()).collect();
+    let foreign: BTreeSet<_> = nodes
+        .filter(|node| !["", DOMAIN].contains(&&*node.domain))
+        .map(|node| node.op_type.as_str())
+        .collect();
     if own.is_some() && foreign.is_empty() {
         return Ok(own);
     }
-    let left = if foreign.is_empty() { "all that this graph computes".into() } else { Vec::from_iter(foreign).join(", ") };
+    let left = if foreign.is_empty() {
+        "all that this graph computes".into()
+    } else {
+        Vec::from_iter(foreign).join(", ")
+    };
     let message = format!(
         "was exported with --target ort; tract runs such a file only if Cognate's operators replace all of ONNX Runtime's, and they do not \
          replace {left}; export it without --target ort, or choose --engine ort (`cargo xtask onnxruntime` installs the library)"
@@ -45,13 +54,29 @@ pub(super) fn converted(own: &Substituted) -> TractResult<pb::ModelProto> {
 }
 
 /// Reads a node that runs a program.
-pub(super) fn read(context: &ParsingContext<'_>, node: &pb::NodeProto) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
-    let number = node.attribute.iter().find(|attribute| attribute.name == NUMBER).map(|attribute| attribute.i);
-    let kernel = number.and_then(Kernel::of).with_context(|| format!("{}: no program of this number", node.name))?;
+pub(super) fn read(
+    context: &ParsingContext<'_>,
+    node: &pb::NodeProto,
+) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
+    let number = node
+        .attribute
+        .iter()
+        .find(|attribute| attribute.name == NUMBER)
+        .map(|attribute| attribute.i);
+    let kernel = number
+        .and_then(Kernel::of)
+        .with_context(|| format!("{}: no program of this number", node.name))?;
     let symbols = &context.template.symbols;
-    let mut outputs = node.output.iter().map(|name| fact(context.model, symbols, name)).collect::<TractResult<TVec<_>>>()?;
+    let mut outputs = node
+        .output
+        .iter()
+        .map(|name| fact(context.model, symbols, name))
+        .collect::<TractResult<TVec<_>>>()?;
     // A prefill computes no logits and no attention weights.
-    outputs.iter_mut().filter(|_| kernel.program.supports_prefill()).for_each(|output| set_free(output, symbols, |_| true));
+    outputs
+        .iter_mut()
+        .filter(|_| kernel.program.supports_prefill())
+        .for_each(|output| set_free(output, symbols, |_| true));
     Ok((expand(Computed { kernel, outputs }), Vec::new()))
 }
 
@@ -78,9 +103,15 @@ fn set_free(fact: &mut TypedFact, symbols: &SymbolScope, is_free: impl Fn(&TDim)
 /// The type and the shape of a tensor, as the file tells them.
 fn fact(proto: &pb::ModelProto, symbols: &SymbolScope, name: &str) -> TractResult<TypedFact> {
     let graph = proto.graph.as_ref().context("missing graph")?;
-    let value = graph.input.iter().chain(&graph.output).chain(&graph.value_info).find(|value| value.name == name);
+    let value = graph
+        .input
+        .iter()
+        .chain(&graph.output)
+        .chain(&graph.value_info)
+        .find(|value| value.name == name);
     let told = value.and_then(|value| value.r#type.as_ref()?.value.as_ref());
-    let type_proto::Value::TensorType(tensor) = told.with_context(|| format!("{name}: expected a type"))?;
+    let type_proto::Value::TensorType(tensor) =
+        told.with_context(|| format!("{name}: expected a type"))?;
     let element: DatumType = pb::tensor_proto::DataType::try_from(tensor.elem_type)?.try_into()?;
     let axes = tensor.shape.iter().flat_map(|shape| &shape.dim).map(|axis| match &axis.value {
         Some(dimension::Value::DimValue(size)) => Ok(size.to_dim()),
@@ -135,7 +166,12 @@ impl Expansion for Computed {
         Ok(self.outputs.len())
     }
 
-    fn rules<'r, 'p: 'r, 's: 'r>(&'s self, s: &mut Solver<'r>, inputs: &'p [TensorProxy], outputs: &'p [TensorProxy]) -> InferenceResult {
+    fn rules<'r, 'p: 'r, 's: 'r>(
+        &'s self,
+        s: &mut Solver<'r>,
+        inputs: &'p [TensorProxy],
+        outputs: &'p [TensorProxy],
+    ) -> InferenceResult {
         check_output_arity(outputs, self.outputs.len())?;
         for (index, (output, fact)) in outputs.iter().zip(&self.outputs).enumerate() {
             s.equals(&output.datum_type, fact.datum_type)?;
@@ -147,7 +183,12 @@ impl Expansion for Computed {
         Ok(())
     }
 
-    fn wire(&self, name: &str, model: &mut TypedModel, inputs: &[OutletId]) -> TractResult<TVec<OutletId>> {
+    fn wire(
+        &self,
+        name: &str,
+        model: &mut TypedModel,
+        inputs: &[OutletId],
+    ) -> TractResult<TVec<OutletId>> {
         model.wire_node(name, self.clone(), inputs)
     }
 }
@@ -156,7 +197,9 @@ impl TypedOp for Computed {
     as_op!();
 
     fn output_facts(&self, inputs: &[&TypedFact]) -> TractResult<TVec<TypedFact>> {
-        let fact = |(index, fact): (usize, &TypedFact)| self.cache(index).map_or(fact, |input| inputs[input]).without_value();
+        let fact = |(index, fact): (usize, &TypedFact)| {
+            self.cache(index).map_or(fact, |input| inputs[input]).without_value()
+        };
         Ok(self.outputs.iter().enumerate().map(fact).collect())
     }
 }
@@ -170,12 +213,21 @@ impl EvalOp for Computed {
         let mut made: Vec<Option<Tensor>> = self.outputs.iter().map(|_| None).collect();
         for &[input, output] in &program.caches {
             // The same memory, unless somebody else has the cache too.
-            made[output] = Some(mem::replace(&mut inputs[input], Tensor::default().into()).into_tensor());
+            made[output] =
+                Some(mem::replace(&mut inputs[input], Tensor::default().into()).into_tensor());
         }
         let outputs = made.iter_mut().map(|output| Cell::new(Some(output))).collect();
-        let call = Call { inputs: &inputs, shapes, outputs, caches: &program.caches, threads: self.kernel.threads };
+        let call = Call {
+            inputs: &inputs,
+            shapes,
+            outputs,
+            caches: &program.caches,
+            threads: self.kernel.threads,
+        };
         program.run(&call, self.kernel.own_lengths).map_err(TractError::msg)?;
-        made.into_iter().map(|output| Ok(output.context("an output was not computed")?.into_tvalue())).collect()
+        made.into_iter()
+            .map(|output| Ok(output.context("an output was not computed")?.into_tvalue()))
+            .collect()
     }
 }
 
@@ -195,24 +247,33 @@ struct Call<'c> {
 impl<'c> Call<'c> {
     fn input<T: Datum>(&self, index: usize) -> program::Result<(Vec<usize>, &'c [T])> {
         let input = self.inputs.get(index).ok_or_else(|| format!("input {index} is missing"))?;
-        let elements = input.to_plain_array_view::<T>().map_err(|error| format!("input {index}: {error:#}"))?;
-        let elements = elements.to_slice().ok_or_else(|| format!("input {index} is not contiguous"))?;
+        let elements = input
+            .to_plain_array_view::<T>()
+            .map_err(|error| format!("input {index}: {error:#}"))?;
+        let elements =
+            elements.to_slice().ok_or_else(|| format!("input {index} is not contiguous"))?;
         Ok((input.shape().to_vec(), elements))
     }
 
     fn output(&self, index: usize) -> program::Result<&'c mut Option<Tensor>> {
-        self.outputs.get(index).and_then(Cell::take).ok_or_else(|| format!("output {index} is missing or requested twice"))
+        self.outputs
+            .get(index)
+            .and_then(Cell::take)
+            .ok_or_else(|| format!("output {index} is missing or requested twice"))
     }
 
     fn made<T: Datum>(&self, index: usize, shape: &[usize]) -> program::Result<&'c mut [T]> {
-        let tensor = Tensor::zero_dt(T::datum_type(), shape).map_err(|error| format!("output {index}: {error:#}"))?;
+        let tensor = Tensor::zero_dt(T::datum_type(), shape)
+            .map_err(|error| format!("output {index}: {error:#}"))?;
         elements(index, self.output(index)?.insert(tensor))
     }
 }
 
 /// The elements of an output.
 fn elements<T: Datum>(index: usize, tensor: &mut Tensor) -> program::Result<&mut [T]> {
-    let elements = tensor.to_plain_array_view_mut::<T>().map_err(|error| format!("output {index}: {error:#}"))?;
+    let elements = tensor
+        .to_plain_array_view_mut::<T>()
+        .map_err(|error| format!("output {index}: {error:#}"))?;
     elements.into_slice().ok_or_else(|| format!("output {index} is not contiguous"))
 }
 
@@ -252,8 +313,10 @@ impl<'c> Tensors<'c> for Call<'c> {
     }
 
     fn written(&self, input: usize, output: usize) -> program::Result<(Vec<usize>, &'c mut [f32])> {
-        let tensor = self.output(output)?.as_mut().filter(|_| self.caches.contains(&[input, output]));
-        let tensor = tensor.ok_or_else(|| format!("output {output} is not in the memory of input {input}"))?;
+        let tensor =
+            self.output(output)?.as_mut().filter(|_| self.caches.contains(&[input, output]));
+        let tensor = tensor
+            .ok_or_else(|| format!("output {output} is not in the memory of input {input}"))?;
         Ok((tensor.shape().to_vec(), elements(output, tensor)?))
     }
 }

@@ -16,7 +16,11 @@ const ROWS: usize = 10;
 pub(crate) fn program() -> Program {
     let builder = Builder::new("example");
     let ids = builder.input("ids", DType::I64, ["batch", "tgt"]);
-    let past = builder.input("past", DType::F32, [cognate_graph::Dim::from("batch"), "past".into(), WIDTH.into()]);
+    let past = builder.input(
+        "past",
+        DType::F32,
+        [cognate_graph::Dim::from("batch"), "past".into(), WIDTH.into()],
+    );
     let scope = builder.root().at("example");
     let x = scope.parameter("embedding", [ROWS, WIDTH]).gather(ids);
     let present = concat(1, &[past, x.linear(scope.parameter("weight", [WIDTH, WIDTH]), None)]);
@@ -55,7 +59,8 @@ impl Exported {
         let (program, metadata) = (program(), Metadata::default());
         let graphs = [("example.onnx", &program)];
         let export = Export::new(&graphs, "weights.onnx_data", &metadata);
-        write_folder(&folder.path().join("out"), &export, &[], Existing::Refuse).expect("an export");
+        write_folder(&folder.path().join("out"), &export, &[], Existing::Refuse)
+            .expect("an export");
         Self { folder }
     }
 
@@ -103,7 +108,11 @@ pub(crate) fn ort() -> Option<Ort> {
 pub(crate) fn inputs(ids: [&[i64]; 2], past: impl Into<Value>) -> Values {
     let shape = IxDyn(&[2, ids[0].len()]);
     let ids = ArrayD::from_shape_vec(shape, ids.concat()).expect("rows of one length");
-    [("ids", ids.into()), ("past", past.into())].into_iter().collect::<Vec<(&str, Value)>>().into_iter().collect()
+    [("ids", ids.into()), ("past", past.into())]
+        .into_iter()
+        .collect::<Vec<(&str, Value)>>()
+        .into_iter()
+        .collect()
 }
 
 pub(crate) fn no_past() -> ArrayD<f32> {

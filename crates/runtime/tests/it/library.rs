@@ -13,7 +13,8 @@ use std::process::Command;
 fn refused(path: &Path) -> String {
     let error = Ort::open(path).expect_err("a wrong library");
     assert_eq!(error.kind(), ErrorKind::Library);
-    let folder = path.parent().map_or(String::new(), |folder| folder.join("").display().to_string());
+    let folder =
+        path.parent().map_or(String::new(), |folder| folder.join("").display().to_string());
     let text = error.to_string().replace(&folder, "");
     text.split_once(" loaded: ").map_or(text.clone(), |(ours, _)| format!("{ours} loaded: ..."))
 }
@@ -31,7 +32,11 @@ fn wrong_libraries_are_refused_and_harm_nothing() {
     }
     let Some(ort) = ort() else { return };
     let exported = Exported::new();
-    Engine::Ort.open(Device::Cpu).expect("found").load(&exported.source(), &Options::default()).expect("the right library still works");
+    Engine::Ort
+        .open(Device::Cpu)
+        .expect("found")
+        .load(&exported.source(), &Options::default())
+        .expect("the right library still works");
     assert_eq!(Ort::open(ort.library()).expect("the same library").version(), ort.version());
 }
 
@@ -63,12 +68,20 @@ fn in_a_process_of_its_own() {
 /// Runs the test above in `folder` with `program`, and `ORT_DYLIB_PATH` set to `variable` if given.
 fn told(program: &Path, folder: &Path, variable: Option<&str>) -> String {
     let mut command = Command::new(program);
-    command.args(["--exact", "library::in_a_process_of_its_own", "--nocapture"]).current_dir(folder);
-    command.env_remove("ORT_DYLIB_PATH").env_remove("CARGO_TARGET_DIR").envs(variable.map(|path| ("ORT_DYLIB_PATH", path)));
+    command
+        .args(["--exact", "library::in_a_process_of_its_own", "--nocapture"])
+        .current_dir(folder);
+    command
+        .env_remove("ORT_DYLIB_PATH")
+        .env_remove("CARGO_TARGET_DIR")
+        .envs(variable.map(|path| ("ORT_DYLIB_PATH", path)));
     let output = command.output().expect("the test binary runs");
-    let text = String::from_utf8_lossy(&output.stdout).replace(&folder.display().to_string(), "FOLDER");
+    let text =
+        String::from_utf8_lossy(&output.stdout).replace(&folder.display().to_string(), "FOLDER");
     // The test harness writes its own text at the beginning of the first line.
-    let lines = text.lines().filter_map(|line| line.find("ort.find: ").or(line.find("engine.auto: ")).map(|start| &line[start..]));
+    let lines = text.lines().filter_map(|line| {
+        line.find("ort.find: ").or(line.find("engine.auto: ")).map(|start| &line[start..])
+    });
     lines.collect::<Vec<_>>().join("\n")
 }
 
@@ -105,5 +118,8 @@ fn the_variable_names_the_library() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = std::env::current_exe().expect("a path");
     let library = ort.library().display().to_string();
-    assert_eq!(told(&program, folder.path(), Some(&library)), format!("ort.find: {library}\nengine.auto: ort"));
+    assert_eq!(
+        told(&program, folder.path(), Some(&library)),
+        format!("ort.find: {library}\nengine.auto: ort")
+    );
 }

@@ -22,7 +22,8 @@ fn steps(session: &mut dyn Session) -> Vec<Values> {
 }
 
 fn wanted() -> Vec<Values> {
-    let mut session = Reference::F64.load(&Source::Graph(program()), &Options::default()).expect("a legal graph");
+    let mut session =
+        Reference::F64.load(&Source::Graph(program()), &Options::default()).expect("a legal graph");
     let mut past = Value::from(no_past().mapv(f64::from));
     STEPS
         .map(|ids| {
@@ -37,14 +38,20 @@ fn wanted() -> Vec<Values> {
 fn one_session_runs_many_sizes_and_agrees_with_the_reference() {
     let exported = Exported::new();
     for engine in engines() {
-        let mut session = engine.load(&exported.source(), &Options::default()).expect("a legal file");
+        let mut session =
+            engine.load(&exported.source(), &Options::default()).expect("a legal file");
         assert_eq!(session.inputs(), ["ids", "past"]);
         assert_eq!(session.outputs(), ["y", "present"]);
         for (step, (found, wanted)) in steps(&mut *session).iter().zip(wanted()).enumerate() {
             for name in ["y", "present"] {
-                let [found, wanted] = [found, &wanted].map(|values| values.get(name).expect("an output").to_f64().expect("floats"));
+                let [found, wanted] = [found, &wanted]
+                    .map(|values| values.get(name).expect("an output").to_f64().expect("floats"));
                 let error = relative_error(&found, &wanted);
-                assert!(error <= 1e-5, "{}: step {step}: {name}: relative error {error:e}", session.engine());
+                assert!(
+                    error <= 1e-5,
+                    "{}: step {step}: {name}: relative error {error:e}",
+                    session.engine()
+                );
             }
         }
     }
@@ -57,7 +64,9 @@ fn engines_name_their_version_and_provider() {
         let session = engine.load(&exported.source(), &Options::default()).expect("a legal file");
         let found = session.engine();
         let fits = match engine.name() {
-            "ort" => found.starts_with("ONNX Runtime 1.") && found.ends_with(", CPUExecutionProvider"),
+            "ort" => {
+                found.starts_with("ONNX Runtime 1.") && found.ends_with(", CPUExecutionProvider")
+            }
             _ => found.starts_with("tract 0."),
         };
         assert!(fits, "{}: {found}", engine.name());
@@ -71,19 +80,29 @@ fn threads_do_not_change_the_numbers_beyond_rounding() {
         let options = Options { threads: NonZeroUsize::new(1), ..Options::default() };
         let mut session = engine.load(&exported.source(), &options).expect("a legal file");
         let found = steps(&mut *session)[2].get("y").expect("an output").to_f64().expect("floats");
-        assert!(relative_error(&found, &wanted()[2].get("y").expect("an output").to_f64().expect("floats")) <= 1e-5);
+        assert!(
+            relative_error(
+                &found,
+                &wanted()[2].get("y").expect("an output").to_f64().expect("floats")
+            ) <= 1e-5
+        );
     }
 }
 
 #[test]
 fn sessions_of_one_source_run_at_the_same_time() {
     let exported = Exported::new();
-    let mut sources: Vec<_> = engines().into_iter().map(|engine| (engine, exported.source())).collect();
+    let mut sources: Vec<_> =
+        engines().into_iter().map(|engine| (engine, exported.source())).collect();
     sources.extend(engines().into_iter().map(|engine| (engine, Source::Graph(program()))));
     sources.push((Box::new(Reference::F32), Source::Graph(program())));
     for (engine, source) in sources {
         for threads in [1, 2] {
-            let options = Options { threads: NonZeroUsize::new(threads), workers: NonZeroUsize::new(4), ..Options::default() };
+            let options = Options {
+                threads: NonZeroUsize::new(threads),
+                workers: NonZeroUsize::new(4),
+                ..Options::default()
+            };
             let loaded = engine.read(&source, &options).expect("a legal source");
             let worker = || {
                 let mut session = loaded.clone().session();
@@ -96,9 +115,18 @@ fn sessions_of_one_source_run_at_the_same_time() {
                 let workers: Vec<_> = (0..4).map(|_| scope.spawn(worker)).collect();
                 workers.into_iter().map(|worker| worker.join().expect("no panic")).collect()
             });
-            let wanted: Vec<_> = wanted().iter().map(|values| values.get("y").expect("an output").to_f64().expect("floats")).collect();
-            for (found, wanted) in found.iter().flat_map(|found| found.iter().zip(wanted.iter().cycle())) {
-                assert!(relative_error(found, wanted) <= 1e-5, "{} on {threads} threads", engine.name());
+            let wanted: Vec<_> = wanted()
+                .iter()
+                .map(|values| values.get("y").expect("an output").to_f64().expect("floats"))
+                .collect();
+            for (found, wanted) in
+                found.iter().flat_map(|found| found.iter().zip(wanted.iter().cycle()))
+            {
+                assert!(
+                    relative_error(found, wanted) <= 1e-5,
+                    "{} on {threads} threads",
+                    engine.name()
+                );
             }
         }
     }
@@ -108,7 +136,8 @@ fn sessions_of_one_source_run_at_the_same_time() {
 fn values_outlive_their_session_and_repeat() {
     let exported = Exported::new();
     for engine in engines() {
-        let mut session = engine.load(&exported.source(), &Options::default()).expect("a legal file");
+        let mut session =
+            engine.load(&exported.source(), &Options::default()).expect("a legal file");
         let first = session.run(&inputs(STEPS[0], no_past())).expect("a run");
         let present = first.get("present").expect("an output").clone();
         let before = present.to_f32().expect("floats");
@@ -116,8 +145,17 @@ fn values_outlive_their_session_and_repeat() {
         drop(session);
         drop(first);
         assert_eq!(present.shape(), [2, 1, WIDTH]);
-        assert_eq!(present.to_f32().expect("floats"), before, "{}: a later run changed the value", engine.name());
-        assert!(matches!(present, Value::Engine(_)), "{}: the value was copied to the host", engine.name());
+        assert_eq!(
+            present.to_f32().expect("floats"),
+            before,
+            "{}: a later run changed the value",
+            engine.name()
+        );
+        assert!(
+            matches!(present, Value::Engine(_)),
+            "{}: the value was copied to the host",
+            engine.name()
+        );
         assert!(matches!(present.into_host(), Ok(Value::F32(_))));
     }
 }
@@ -125,18 +163,30 @@ fn values_outlive_their_session_and_repeat() {
 #[test]
 fn values_of_one_engine_feed_another() {
     let exported = Exported::new();
-    let mut sessions: Vec<_> =
-        engines().iter().map(|engine| engine.load(&exported.source(), &Options::default()).expect("a legal file")).collect();
+    let mut sessions: Vec<_> = engines()
+        .iter()
+        .map(|engine| engine.load(&exported.source(), &Options::default()).expect("a legal file"))
+        .collect();
     let presents: Vec<Value> = sessions
         .iter_mut()
-        .map(|session| session.run(&inputs(STEPS[0], no_past())).expect("a run").remove("present").expect("an output"))
+        .map(|session| {
+            session
+                .run(&inputs(STEPS[0], no_past()))
+                .expect("a run")
+                .remove("present")
+                .expect("an output")
+        })
         .collect();
     let wanted = wanted()[1].get("y").expect("an output").to_f64().expect("floats");
     for session in &mut sessions {
         for present in &presents {
             let outputs = session.run(&inputs(STEPS[1], present.clone())).expect("a run");
             let found = outputs.get("y").expect("an output").to_f64().expect("floats");
-            assert!(relative_error(&found, &wanted) <= 1e-5, "{} with {present:?}", session.engine());
+            assert!(
+                relative_error(&found, &wanted) <= 1e-5,
+                "{} with {present:?}",
+                session.engine()
+            );
         }
     }
 }
@@ -144,13 +194,19 @@ fn values_of_one_engine_feed_another() {
 #[test]
 fn arrays_may_lie_in_any_order() {
     let exported = Exported::new();
-    let straight = ArrayD::from_shape_fn(IxDyn(&[2, 3, WIDTH]), |index| (index[0] * 12 + index[1] * 4 + index[2]) as f32 / 24.0);
+    let straight = ArrayD::from_shape_fn(IxDyn(&[2, 3, WIDTH]), |index| {
+        (index[0] * 12 + index[1] * 4 + index[2]) as f32 / 24.0
+    });
     let mut crooked = ArrayD::zeros(IxDyn(&[WIDTH, 3, 2]));
     crooked.assign(&straight.t());
     let crooked = crooked.reversed_axes();
-    assert!(!crooked.is_standard_layout() && crooked == straight, "the same array in another order");
+    assert!(
+        !crooked.is_standard_layout() && crooked == straight,
+        "the same array in another order"
+    );
     for engine in engines() {
-        let mut session = engine.load(&exported.source(), &Options::default()).expect("a legal file");
+        let mut session =
+            engine.load(&exported.source(), &Options::default()).expect("a legal file");
         let [first, second] = [straight.clone(), crooked.clone()].map(|past| {
             let outputs = session.run(&inputs(STEPS[0], past)).expect("a run");
             outputs.get("y").expect("an output").to_f32().expect("floats")
@@ -164,12 +220,18 @@ fn arrays_may_lie_in_any_order() {
 fn a_failed_run_is_an_error_and_the_next_one_works() {
     let exported = Exported::new();
     for engine in engines() {
-        let mut session = engine.load(&exported.source(), &Options::default()).expect("a legal file");
+        let mut session =
+            engine.load(&exported.source(), &Options::default()).expect("a legal file");
         let outside = session.run(&inputs([&[1], &[1000]], no_past()));
         let error = outside.expect_err("an id beyond the table");
         assert_eq!(error.kind(), cognate_runtime::ErrorKind::Run, "{error}");
         assert!(exported.redact(&error).starts_with("example.onnx: "), "{error}");
         let found = steps(&mut *session)[2].get("y").expect("an output").to_f64().expect("floats");
-        assert!(relative_error(&found, &wanted()[2].get("y").expect("an output").to_f64().expect("floats")) <= 1e-5);
+        assert!(
+            relative_error(
+                &found,
+                &wanted()[2].get("y").expect("an output").to_f64().expect("floats")
+            ) <= 1e-5
+        );
     }
 }

@@ -10,7 +10,8 @@ fn refused(exported: &Exported, values: &Values) -> String {
     let mut messages: Vec<String> = engines()
         .iter()
         .map(|engine| {
-            let mut session = engine.load(&exported.source(), &Options::default()).expect("a legal file");
+            let mut session =
+                engine.load(&exported.source(), &Options::default()).expect("a legal file");
             let error = session.run(values).expect_err("wrong inputs");
             assert_eq!(error.kind(), ErrorKind::Input, "{}: {error}", engine.name());
             exported.redact(error)
@@ -46,7 +47,12 @@ fn inputs_are_checked_before_the_engine_sees_them() {
 }
 
 /// The error of loading `source` with `engine`, without the engine's own message.
-fn not_loaded(exported: &Exported, engine: &dyn Runtime, source: &Source, options: &Options) -> String {
+fn not_loaded(
+    exported: &Exported,
+    engine: &dyn Runtime,
+    source: &Source,
+    options: &Options,
+) -> String {
     let Err(error) = engine.load(source, options) else { return "loaded".into() };
     let text = exported.redact(&error);
     let own = text.split_once(" cannot load it: ").map_or(text.as_str(), |(ours, _)| ours);
@@ -58,7 +64,9 @@ fn what_is_no_exported_file_is_refused() {
     let exported = Exported::new();
     std::fs::write(exported.path("text.onnx"), "not a model").expect("a file");
     std::fs::create_dir(exported.path("folder.onnx")).expect("a folder");
-    let found = |engine: &dyn Runtime, source: Source| not_loaded(&exported, engine, &source, &Options::default());
+    let found = |engine: &dyn Runtime, source: Source| {
+        not_loaded(&exported, engine, &source, &Options::default())
+    };
     let file = |name: &str| Source::Onnx(exported.path(name));
     assert_snapshot!(found(&Tract, file("missing.onnx")), @"Load: missing.onnx: expected an exported ONNX file, found nothing");
     assert_snapshot!(found(&Tract, file("folder.onnx")), @"Load: folder.onnx: expected an exported ONNX file, found a folder");
@@ -75,13 +83,22 @@ fn missing_or_short_weights_are_refused() {
         let weights = exported.path("weights.onnx_data");
         match length {
             None => std::fs::remove_file(weights).expect("removed"),
-            Some(length) => std::fs::File::options().write(true).open(weights).and_then(|file| file.set_len(length)).expect("cut"),
+            Some(length) => std::fs::File::options()
+                .write(true)
+                .open(weights)
+                .and_then(|file| file.set_len(length))
+                .expect("cut"),
         }
         for engine in engines() {
             let error = engine.load(&exported.source(), &Options::default()).err();
-            let error = error.unwrap_or_else(|| panic!("{}: {what} weights were accepted", engine.name()));
+            let error =
+                error.unwrap_or_else(|| panic!("{}: {what} weights were accepted", engine.name()));
             assert_eq!(error.kind(), ErrorKind::Load, "{error}");
-            assert!(error.to_string().contains("weights.onnx_data") || length.is_some(), "{}: {error}", engine.name());
+            assert!(
+                error.to_string().contains("weights.onnx_data") || length.is_some(),
+                "{}: {error}",
+                engine.name()
+            );
         }
     }
 }
@@ -93,7 +110,8 @@ fn cuda_is_refused_where_it_cannot_be() {
     assert_snapshot!(not_loaded(&exported, &Tract, &exported.source(), &options), @"Unavailable: tract: supports only the CPU; use the engine ort for `--device cuda`");
     let Some(ort) = ort().filter(|ort| !ort.serves(Device::Cuda)) else { return };
     let library = ort.library().display().to_string();
-    let error = not_loaded(&exported, &ort, &exported.source(), &options).replace(&library, "LIBRARY");
+    let error =
+        not_loaded(&exported, &ort, &exported.source(), &options).replace(&library, "LIBRARY");
     assert_snapshot!(error, @"Unavailable: ort: device cuda: expected a library with CUDAExecutionProvider, found LIBRARY without it; run `cargo xtask onnxruntime --cuda`, or omit `--device cuda`");
 }
 

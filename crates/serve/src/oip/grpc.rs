@@ -1,6 +1,8 @@
-//! The Open Inference Protocol over gRPC: its calls with one message each way, in gRPC's frames over HTTP/2.
+//! The Open Inference Protocol over gRPC: its calls with one message each way, in gRPC's frames
+//! over HTTP/2.
 //!
-//! Source: `grpc_predict_v2.proto` of KServe, and gRPC's "gRPC over HTTP2". No code is generated: the messages are derived.
+//! Source: `grpc_predict_v2.proto` of KServe, and gRPC's "gRPC over HTTP2". No code is generated:
+//! the messages are derived.
 
 mod proto;
 
@@ -15,8 +17,8 @@ use axum::response::Response;
 use http_body_util::{BodyExt, Full};
 use prost::Message;
 use proto::{
-    Empty, IndexedModel, InferContents, InferInput, InferOutput, InferRequest, InferResponse, Metadata, ModelRequest, Named,
-    RepositoryIndex, State as Answer, TensorMetadata,
+    Empty, IndexedModel, InferContents, InferInput, InferOutput, InferRequest, InferResponse,
+    Metadata, ModelRequest, Named, RepositoryIndex, State as Answer, TensorMetadata,
 };
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -26,7 +28,11 @@ const FRAME: usize = 5;
 const CONTENT_TYPE: &str = "application/grpc+proto";
 
 /// `POST /inference.GRPCInferenceService/{method}`
-pub(crate) async fn call(State(server): State<Arc<Server>>, Path(method): Path<String>, request: Request) -> Response {
+pub(crate) async fn call(
+    State(server): State<Arc<Server>>,
+    Path(method): Path<String>,
+    request: Request,
+) -> Response {
     match answered(&server, &method, request).await {
         Ok(message) => framed(&message),
         Err(failure) => failed(&failure),
@@ -43,19 +49,24 @@ async fn answered(server: &Server, method: &str, request: Request) -> Result<Vec
         "ServerLive" | "ServerReady" => Answer { is_so: true }.encode_to_vec(),
         "ModelReady" => {
             let ModelRequest { name, version } = decoded(message)?;
-            Answer { is_so: server.of_version(&(name, of_request(version))).is_ok() }.encode_to_vec()
+            Answer { is_so: server.of_version(&(name, of_request(version))).is_ok() }
+                .encode_to_vec()
         }
         "ServerMetadata" => {
             decoded::<Empty>(message)?;
             let extensions = super::EXTENSIONS.map(str::to_owned).to_vec();
-            Named { name: "cognate".into(), version: env!("CARGO_PKG_VERSION").into(), extensions }.encode_to_vec()
+            Named { name: "cognate".into(), version: env!("CARGO_PKG_VERSION").into(), extensions }
+                .encode_to_vec()
         }
         "ModelMetadata" => {
             let ModelRequest { name, version } = decoded(message)?;
             let served = server.of_version(&(name, of_request(version)))?;
             let described = |tensors: Vec<TensorType>| {
-                let of_tensor =
-                    |TensorType { name, datatype, shape }| TensorMetadata { name, datatype: Datatype::name(datatype).into(), shape };
+                let of_tensor = |TensorType { name, datatype, shape }| TensorMetadata {
+                    name,
+                    datatype: Datatype::name(datatype).into(),
+                    shape,
+                };
                 tensors.into_iter().map(of_tensor).collect()
             };
             let metadata = Metadata {
@@ -68,12 +79,22 @@ async fn answered(server: &Server, method: &str, request: Request) -> Result<Vec
             metadata.encode_to_vec()
         }
         "RepositoryIndex" => {
-            let of_model =
-                |name: &str| IndexedModel { name: name.into(), version: VERSION.into(), state: "READY".into(), reason: String::new() };
-            RepositoryIndex { models: server.served_names().map(of_model).collect() }.encode_to_vec()
+            let of_model = |name: &str| IndexedModel {
+                name: name.into(),
+                version: VERSION.into(),
+                state: "READY".into(),
+                reason: String::new(),
+            };
+            RepositoryIndex { models: server.served_names().map(of_model).collect() }
+                .encode_to_vec()
         }
         "ModelInfer" => infer(server, decoded(message)?).await?.encode_to_vec(),
-        other => return Err(Failure::new(StatusCode::NOT_IMPLEMENTED, format_args!("the method {other} is not supported"))),
+        other => {
+            return Err(Failure::new(
+                StatusCode::NOT_IMPLEMENTED,
+                format_args!("the method {other} is not supported"),
+            ));
+        }
     })
 }
 
@@ -83,19 +104,42 @@ fn of_request(version: String) -> String {
 }
 
 async fn infer(server: &Server, request: InferRequest) -> Result<InferResponse, Failure> {
-    let InferRequest { model_name, model_version, id, parameters, inputs, outputs, raw_input_contents } = request;
+    let InferRequest {
+        model_name,
+        model_version,
+        id,
+        parameters,
+        inputs,
+        outputs,
+        raw_input_contents,
+    } = request;
     let served = server.of_version(&(model_name, of_request(model_version)))?;
     let is_raw = !raw_input_contents.is_empty();
-    if is_raw && (raw_input_contents.len() != inputs.len() || inputs.iter().any(|input| input.contents.is_some())) {
-        return Err(Failure::bad("raw_input_contents: expected one for each input, and no contents"));
+    if is_raw
+        && (raw_input_contents.len() != inputs.len()
+            || inputs.iter().any(|input| input.contents.is_some()))
+    {
+        return Err(Failure::bad(
+            "raw_input_contents: expected one for each input, and no contents",
+        ));
     }
-    let raw = raw_input_contents.iter().map(|raw| Some(raw.as_slice())).chain(std::iter::repeat(None));
-    let inputs = inputs.into_iter().zip(raw).map(|(input, raw)| tensor(input, raw)).collect::<Result<_, _>>()?;
+    let raw =
+        raw_input_contents.iter().map(|raw| Some(raw.as_slice())).chain(std::iter::repeat(None));
+    let inputs = inputs
+        .into_iter()
+        .zip(raw)
+        .map(|(input, raw)| tensor(input, raw))
+        .collect::<Result<_, _>>()?;
     let parameters = parameters.into_iter().filter(|(name, _)| !RESERVED.contains(&name.as_str()));
     let parameters = parameters.filter_map(|(name, value)| Some((name, value.json()?))).collect();
     let wanted: Vec<_> = outputs.into_iter().map(|output| output.name).collect();
     let found = served.infer(inputs, parameters, &wanted).await?;
-    let mut response = InferResponse { model_name: served.name().into(), model_version: VERSION.into(), id, ..InferResponse::default() };
+    let mut response = InferResponse {
+        model_name: served.name().into(),
+        model_version: VERSION.into(),
+        id,
+        ..InferResponse::default()
+    };
     for Tensor { name, shape, elements } in found {
         let shape = shape.into_iter().map(|size| i64::try_from(size).unwrap_or(i64::MAX)).collect();
         let datatype = elements.datatype().name().into();
@@ -115,7 +159,9 @@ fn tensor(input: InferInput, raw: Option<&[u8]>) -> Result<Tensor, Failure> {
     let datatype = datatype.parse().map_err(wrong)?;
     let elements = match (raw, datatype, contents.unwrap_or_default()) {
         (Some(raw), ..) => Elements::of_bytes(datatype, raw),
-        (None, Datatype::Bytes, contents) => tensors::utf8(contents.bytes_contents.iter().map(Vec::as_slice)).map(Elements::Bytes),
+        (None, Datatype::Bytes, contents) => {
+            tensors::utf8(contents.bytes_contents.iter().map(Vec::as_slice)).map(Elements::Bytes)
+        }
         (None, Datatype::Fp32, contents) => Ok(Elements::Fp32(contents.fp32_contents)),
         (None, Datatype::Int64, contents) => Ok(Elements::Int64(contents.int64_contents)),
     };
@@ -126,7 +172,9 @@ fn tensor(input: InferInput, raw: Option<&[u8]>) -> Result<Tensor, Failure> {
 fn contents(elements: Elements) -> InferContents {
     let mut contents = InferContents::default();
     match elements {
-        Elements::Bytes(texts) => contents.bytes_contents = texts.into_iter().map(String::into_bytes).collect(),
+        Elements::Bytes(texts) => {
+            contents.bytes_contents = texts.into_iter().map(String::into_bytes).collect()
+        }
         Elements::Fp32(numbers) => contents.fp32_contents = numbers,
         Elements::Int64(numbers) => contents.int64_contents = numbers,
     }
@@ -139,21 +187,34 @@ fn decoded<M: Message + Default>(message: &[u8]) -> Result<M, Failure> {
 
 /// The message of the only frame of a body.
 fn message(body: &Bytes) -> Result<&[u8], Failure> {
-    let Some((head, message)) = body.split_first_chunk::<FRAME>() else { return Err(Failure::bad("expected a frame of gRPC")) };
+    let Some((head, message)) = body.split_first_chunk::<FRAME>() else {
+        return Err(Failure::bad("expected a frame of gRPC"));
+    };
     let [compressed, length @ ..] = *head;
     if compressed != 0 {
-        return Err(Failure::new(StatusCode::NOT_IMPLEMENTED, "compressed messages are not supported"));
+        return Err(Failure::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "compressed messages are not supported",
+        ));
     }
     if u32::from_be_bytes(length) as usize != message.len() {
-        return Err(Failure::bad(format_args!("expected one message of {} bytes, found {}", u32::from_be_bytes(length), message.len())));
+        return Err(Failure::bad(format_args!(
+            "expected one message of {} bytes, found {}",
+            u32::from_be_bytes(length),
+            message.len()
+        )));
     }
     Ok(message)
 }
 
 fn framed(message: &[u8]) -> Response {
-    let length = u32::try_from(message.len()).expect("an answer is shorter than 4 GiB").to_be_bytes();
+    let length =
+        u32::try_from(message.len()).expect("an answer is shorter than 4 GiB").to_be_bytes();
     let body = Full::new(Bytes::from([&[0][..], &length, message].concat()));
-    let trailers = HeaderMap::from_iter([(header::HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"))]);
+    let trailers = HeaderMap::from_iter([(
+        header::HeaderName::from_static("grpc-status"),
+        HeaderValue::from_static("0"),
+    )]);
     response(Body::new(body.with_trailers(async move { Some(Ok::<_, Infallible>(trailers)) })))
 }
 
@@ -173,7 +234,11 @@ fn failed(failure: &Failure) -> Response {
     let mut response = response(Body::empty());
     let headers = response.headers_mut();
     headers.insert("grpc-status", HeaderValue::from(code));
-    headers.insert("grpc-message", HeaderValue::from_str(&escaped(&failure.message)).unwrap_or(HeaderValue::from_static("failed")));
+    headers.insert(
+        "grpc-message",
+        HeaderValue::from_str(&escaped(&failure.message))
+            .unwrap_or(HeaderValue::from_static("failed")),
+    );
     response
 }
 
@@ -185,7 +250,12 @@ fn response(body: Body) -> Response {
 
 /// Bytes other than printable ASCII as `%` and two digits.
 fn escaped(message: &str) -> String {
-    let of_byte =
-        |byte: u8| if (b' '..=b'~').contains(&byte) && byte != b'%' { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    let of_byte = |byte: u8| {
+        if (b' '..=b'~').contains(&byte) && byte != b'%' {
+            char::from(byte).to_string()
+        } else {
+            format!("%{byte:02X}")
+        }
+    };
     message.bytes().map(of_byte).collect()
 }

@@ -39,7 +39,8 @@ struct RequestedOutput {
 }
 
 impl InputTensor {
-    /// The tensor, whose elements are here or in the first of the bytes `binary`, which are removed there.
+    /// The tensor, whose elements are here or in the first of the bytes `binary`, which are removed
+    /// there.
     fn read(self, binary: &mut &[u8]) -> Result<Tensor, Failure> {
         let Self { name, shape, datatype, parameters, data } = self;
         let wrong = |message: String| Failure::bad(format_args!("{name}: {message}"));
@@ -48,7 +49,9 @@ impl InputTensor {
             (Some(size), _) => {
                 let size = size.as_u64().and_then(|size| usize::try_from(size).ok());
                 let split = size.and_then(|size| binary.split_at_checked(size));
-                let (bytes, rest) = split.ok_or_else(|| wrong(format!("binary_data_size: expected at most {} bytes", binary.len())))?;
+                let (bytes, rest) = split.ok_or_else(|| {
+                    wrong(format!("binary_data_size: expected at most {} bytes", binary.len()))
+                })?;
                 *binary = rest;
                 Elements::of_bytes(datatype, bytes)
             }
@@ -66,15 +69,24 @@ impl InferRequest {
         let n_json = match headers.get(&JSON_LENGTH) {
             None => body.len(),
             Some(length) => {
-                let found = length.to_str().ok().and_then(|length| length.parse().ok()).filter(|length| *length <= body.len());
-                let message = format!("Inference-Header-Content-Length: expected a number of at most {} bytes", body.len());
+                let found = length
+                    .to_str()
+                    .ok()
+                    .and_then(|length| length.parse().ok())
+                    .filter(|length| *length <= body.len());
+                let message = format!(
+                    "Inference-Header-Content-Length: expected a number of at most {} bytes",
+                    body.len()
+                );
                 found.ok_or_else(|| Failure::bad(message))?
             }
         };
         let (text, mut rest) = body.split_at(n_json);
-        let mut request: Self = serde_json::from_slice(text).map_err(|error| Failure::bad(format_args!("the body: {error}")))?;
+        let mut request: Self = serde_json::from_slice(text)
+            .map_err(|error| Failure::bad(format_args!("the body: {error}")))?;
         let inputs = std::mem::take(&mut request.inputs);
-        let inputs = inputs.into_iter().map(|input| input.read(&mut rest)).collect::<Result<_, _>>()?;
+        let inputs =
+            inputs.into_iter().map(|input| input.read(&mut rest)).collect::<Result<_, _>>()?;
         if !rest.is_empty() {
             return Err(Failure::bad(format_args!("{} bytes follow the tensors", rest.len())));
         }
@@ -88,8 +100,15 @@ impl InferRequest {
 
     /// Whether an output is wanted as bytes.
     fn is_binary(&self, output: &str) -> bool {
-        let asked = self.outputs.iter().find(|asked| asked.name == output).and_then(|asked| asked.parameters.get("binary_data"));
-        asked.or(self.parameters.get("binary_data_output")).and_then(Value::as_bool).unwrap_or(false)
+        let asked = self
+            .outputs
+            .iter()
+            .find(|asked| asked.name == output)
+            .and_then(|asked| asked.parameters.get("binary_data"));
+        asked
+            .or(self.parameters.get("binary_data_output"))
+            .and_then(Value::as_bool)
+            .unwrap_or(false)
     }
 }
 
@@ -97,7 +116,8 @@ impl InferRequest {
 pub(super) fn answer(model: &str, request: &InferRequest, found: &[Tensor]) -> Answered {
     let (mut outputs, mut binary) = (Vec::new(), Vec::new());
     for Tensor { name, shape, elements } in found {
-        let mut output = json!({ "name": name, "datatype": elements.datatype().name(), "shape": shape });
+        let mut output =
+            json!({ "name": name, "datatype": elements.datatype().name(), "shape": shape });
         if request.is_binary(name) {
             let bytes = elements.bytes();
             output["parameters"] = json!({ "binary_data_size": bytes.len() });
@@ -113,10 +133,13 @@ pub(super) fn answer(model: &str, request: &InferRequest, found: &[Tensor]) -> A
     }
     let head = head.to_string();
     if binary.is_empty() {
-        return Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], head).into_response());
+        return Ok(
+            (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], head).into_response()
+        );
     }
     let length = head.len().to_string();
     let body = [head.as_bytes(), &binary].concat();
-    let kind = [(header::CONTENT_TYPE, "application/octet-stream".to_owned()), (JSON_LENGTH, length)];
+    let kind =
+        [(header::CONTENT_TYPE, "application/octet-stream".to_owned()), (JSON_LENGTH, length)];
     Ok((StatusCode::OK, kind, body).into_response())
 }

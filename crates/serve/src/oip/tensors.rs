@@ -1,5 +1,5 @@
-//! Tensors of requests and answers: in JSON nested lists, or binary: numbers the lowest byte first, each string after its length in 4
-//! bytes.
+//! Tensors of requests and answers: in JSON nested lists, or binary: numbers the lowest byte first,
+//! each string after its length in 4 bytes.
 
 use crate::error::Failure;
 use serde_json::{Value, json};
@@ -32,7 +32,9 @@ impl FromStr for Datatype {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|datatype| datatype.name() == name);
-        found.ok_or_else(|| format!("expected {}, found {name}", Self::ALL.map(Self::name).join(", ")))
+        found.ok_or_else(|| {
+            format!("expected {}, found {name}", Self::ALL.map(Self::name).join(", "))
+        })
     }
 }
 
@@ -70,8 +72,12 @@ impl Elements {
     /// The elements of nested lists.
     pub(super) fn of_json(datatype: Datatype, data: &Value) -> Result<Self, Failure> {
         Ok(match datatype {
-            Datatype::Bytes => Self::Bytes(flat(data, "strings", |value| value.as_str().map(str::to_owned))?),
-            Datatype::Fp32 => Self::Fp32(flat(data, "numbers", |value| value.as_f64().map(|number| number as f32))?),
+            Datatype::Bytes => {
+                Self::Bytes(flat(data, "strings", |value| value.as_str().map(str::to_owned))?)
+            }
+            Datatype::Fp32 => Self::Fp32(flat(data, "numbers", |value| {
+                value.as_f64().map(|number| number as f32)
+            })?),
             Datatype::Int64 => Self::Int64(flat(data, "integers", Value::as_i64)?),
         })
     }
@@ -87,7 +93,9 @@ impl Elements {
 
     pub(super) fn json(&self) -> Value {
         // JSON has neither infinity nor NaN.
-        let finite = |number: &f32| if number.is_nan() { Value::Null } else { json!(number.clamp(f32::MIN, f32::MAX)) };
+        let finite = |number: &f32| {
+            if number.is_nan() { Value::Null } else { json!(number.clamp(f32::MIN, f32::MAX)) }
+        };
         match self {
             Self::Bytes(texts) => json!(texts),
             Self::Fp32(numbers) => numbers.iter().map(finite).collect(),
@@ -103,7 +111,9 @@ impl Elements {
         match self {
             Self::Bytes(texts) => texts.iter().flat_map(of_text).collect(),
             Self::Fp32(numbers) => numbers.iter().flat_map(|number| number.to_le_bytes()).collect(),
-            Self::Int64(numbers) => numbers.iter().flat_map(|number| number.to_le_bytes()).collect(),
+            Self::Int64(numbers) => {
+                numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+            }
         }
     }
 }
@@ -118,28 +128,47 @@ pub(crate) struct Tensor {
 
 impl Tensor {
     /// A tensor of a request, whose shape must have as many places as there are elements.
-    pub(super) fn asked<S: Copy + fmt::Debug + TryInto<usize>>(name: String, shape: &[S], elements: Elements) -> Result<Self, Failure> {
+    pub(super) fn asked<S: Copy + fmt::Debug + TryInto<usize>>(
+        name: String,
+        shape: &[S],
+        elements: Elements,
+    ) -> Result<Self, Failure> {
         let sizes: Option<Vec<usize>> = shape.iter().map(|&size| size.try_into().ok()).collect();
         // Sizes beside a 0 must be possible, too.
         let product = |least: usize| {
             let product = |product: usize, size: &usize| product.checked_mul(*size.max(&least));
-            sizes.as_ref()?.iter().try_fold(1, product).filter(|&product| isize::try_from(product).is_ok())
+            sizes
+                .as_ref()?
+                .iter()
+                .try_fold(1, product)
+                .filter(|&product| isize::try_from(product).is_ok())
         };
         let places = product(1).and(product(0));
         match sizes {
             Some(shape) if places == Some(elements.len()) => Ok(Self { name, shape, elements }),
-            _ => Err(Failure::bad(format_args!("{name}: has the shape {shape:?}, but {} elements", elements.len()))),
+            _ => Err(Failure::bad(format_args!(
+                "{name}: has the shape {shape:?}, but {} elements",
+                elements.len()
+            ))),
         }
     }
 }
 
 /// All values in nested lists.
 fn flat<T>(data: &Value, expected: &str, read: fn(&Value) -> Option<T>) -> Result<Vec<T>, Failure> {
-    fn collect<T>(data: &Value, expected: &str, read: fn(&Value) -> Option<T>, found: &mut Vec<T>) -> Result<(), Failure> {
+    fn collect<T>(
+        data: &Value,
+        expected: &str,
+        read: fn(&Value) -> Option<T>,
+        found: &mut Vec<T>,
+    ) -> Result<(), Failure> {
         if let Value::Array(items) = data {
             return items.iter().try_for_each(|item| collect(item, expected, read, found));
         }
-        found.push(read(data).ok_or_else(|| Failure::bad(format_args!("expected {expected}, found {data}")))?);
+        found.push(
+            read(data)
+                .ok_or_else(|| Failure::bad(format_args!("expected {expected}, found {data}")))?,
+        );
         Ok(())
     }
     let mut found = Vec::new();
@@ -150,7 +179,10 @@ fn flat<T>(data: &Value, expected: &str, read: fn(&Value) -> Option<T>) -> Resul
 fn numbers<const N: usize>(bytes: &[u8]) -> Result<impl Iterator<Item = [u8; N]>, Failure> {
     let (numbers, rest) = bytes.as_chunks();
     if !rest.is_empty() {
-        return Err(Failure::bad(format_args!("expected a multiple of {N} bytes, found {}", bytes.len())));
+        return Err(Failure::bad(format_args!(
+            "expected a multiple of {N} bytes, found {}",
+            bytes.len()
+        )));
     }
     Ok(numbers.iter().copied())
 }
@@ -160,7 +192,9 @@ fn strings(mut bytes: &[u8]) -> Result<Vec<String>, Failure> {
     let cut = |place: usize| Failure::bad(format_args!("string {place} is cut off"));
     while !bytes.is_empty() {
         let (length, rest) = bytes.split_first_chunk().ok_or_else(|| cut(texts.len()))?;
-        let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or_else(|| cut(texts.len()))?;
+        let (text, rest) = rest
+            .split_at_checked(u32::from_le_bytes(*length) as usize)
+            .ok_or_else(|| cut(texts.len()))?;
         texts.push(text);
         bytes = rest;
     }
@@ -199,7 +233,10 @@ mod tests {
         assert_eq!(integers.bytes(), b"\x01\0\0\0\0\0\0\0\xfe\xff\xff\xff\xff\xff\xff\xff");
         assert_eq!(Elements::of_bytes(Datatype::Int64, &integers.bytes()).unwrap(), integers);
         assert_eq!(Elements::of_json(Datatype::Int64, &json!([[1], [-2]])).unwrap(), integers);
-        assert_eq!(Elements::of_json(Datatype::Fp32, &json!([1, 0.5])).unwrap(), Elements::Fp32(vec![1.0, 0.5]));
+        assert_eq!(
+            Elements::of_json(Datatype::Fp32, &json!([1, 0.5])).unwrap(),
+            Elements::Fp32(vec![1.0, 0.5])
+        );
         assert_eq!(Elements::Fp32(vec![f32::NAN, f32::INFINITY]).json(), json!([null, f32::MAX]));
         assert!(Elements::of_json(Datatype::Int64, &json!([0.5])).is_err());
         assert!(Elements::of_bytes(Datatype::Fp32, b"abc").is_err());

@@ -42,9 +42,14 @@ impl Form {
 
     async fn fields(request: Request, task: Task) -> Result<Self, Failure> {
         let form = Multipart::from_request(request, &()).await;
-        let mut form =
-            form.map_err(|error| Failure::new(error.status(), format_args!("expected a multipart form: {}", error.body_text())))?;
-        let (mut file, mut model, mut format, mut is_streamed) = (None, None, ResponseFormat::Json, false);
+        let mut form = form.map_err(|error| {
+            Failure::new(
+                error.status(),
+                format_args!("expected a multipart form: {}", error.body_text()),
+            )
+        })?;
+        let (mut file, mut model, mut format, mut is_streamed) =
+            (None, None, ResponseFormat::Json, false);
         let mut options = TranscriptionOptions { task, ..TranscriptionOptions::default() };
         let (mut words, mut segments) = (false, false);
         let mut names = HashSet::new();
@@ -59,39 +64,60 @@ impl Form {
                 continue;
             }
             if bytes.len() > FIELD {
-                return Err(Failure::bad(format_args!("{name}: expected at most {FIELD} bytes, found {}", bytes.len())));
+                return Err(Failure::bad(format_args!(
+                    "{name}: expected at most {FIELD} bytes, found {}",
+                    bytes.len()
+                )));
             }
-            let text = std::str::from_utf8(&bytes).map_err(|_| Failure::bad(format_args!("{name}: expected UTF-8")))?;
-            let expected = |what: &str| Failure::bad(format_args!("{name}: expected {what}, found {text:?}"));
+            let text = std::str::from_utf8(&bytes)
+                .map_err(|_| Failure::bad(format_args!("{name}: expected UTF-8")))?;
+            let expected =
+                |what: &str| Failure::bad(format_args!("{name}: expected {what}, found {text:?}"));
             match (name.as_str(), text) {
                 ("model", text) => model = Some(text.to_owned()),
                 ("language" | "prompt", "") => {}
                 // A translation is into English, whatever the language.
                 ("language", text) => options.language = Some(text.into()),
                 ("prompt", text) => options.initial_prompt = Some(text.into()),
-                ("temperature", text) => match text.parse().ok().filter(|found| (0.0..=1.0).contains(found)) {
-                    // 0 lets a rejected text be tried at higher temperatures.
-                    Some(0.0) => {}
-                    Some(temperature) => options.temperatures = vec![temperature],
-                    None => return Err(expected("a number from 0 to 1")),
-                },
+                ("temperature", text) => {
+                    match text.parse().ok().filter(|found| (0.0..=1.0).contains(found)) {
+                        // 0 lets a rejected text be tried at higher temperatures.
+                        Some(0.0) => {}
+                        Some(temperature) => options.temperatures = vec![temperature],
+                        None => return Err(expected("a number from 0 to 1")),
+                    }
+                }
                 ("response_format", "json") => format = ResponseFormat::Json,
                 ("response_format", "text") => format = ResponseFormat::Text,
                 ("response_format", "srt") => format = ResponseFormat::Srt,
                 ("response_format", "verbose_json") => format = ResponseFormat::VerboseJson,
                 ("response_format", "vtt") => format = ResponseFormat::Vtt,
-                ("response_format", _) => return Err(expected("json, text, srt, verbose_json or vtt")),
+                ("response_format", _) => {
+                    return Err(expected("json, text, srt, verbose_json or vtt"));
+                }
                 ("timestamp_granularities[]" | "timestamp_granularities", "word") => words = true,
-                ("timestamp_granularities[]" | "timestamp_granularities", "segment") => segments = true,
-                ("timestamp_granularities[]" | "timestamp_granularities", _) => return Err(expected("word or segment")),
-                ("stream", text) => is_streamed = text.to_lowercase().parse().map_err(|_| expected("true or false"))?,
+                ("timestamp_granularities[]" | "timestamp_granularities", "segment") => {
+                    segments = true
+                }
+                ("timestamp_granularities[]" | "timestamp_granularities", _) => {
+                    return Err(expected("word or segment"));
+                }
+                ("stream", text) => {
+                    is_streamed =
+                        text.to_lowercase().parse().map_err(|_| expected("true or false"))?
+                }
                 _ => return Err(Failure::bad(format_args!("there is no field {name:?}"))),
             }
         }
-        let missing = |name: &str| Failure::bad(format_args!("{name}: missing; expected a field of the form"));
-        let (file, model) = (file.ok_or_else(|| missing("file"))?, model.ok_or_else(|| missing("model"))?);
+        let missing = |name: &str| {
+            Failure::bad(format_args!("{name}: missing; expected a field of the form"))
+        };
+        let (file, model) =
+            (file.ok_or_else(|| missing("file"))?, model.ok_or_else(|| missing("model"))?);
         if (words || segments) && format != ResponseFormat::VerboseJson {
-            return Err(Failure::bad("timestamp_granularities: expected with the response_format verbose_json"));
+            return Err(Failure::bad(
+                "timestamp_granularities: expected with the response_format verbose_json",
+            ));
         }
         if is_streamed && !matches!(format, ResponseFormat::Json | ResponseFormat::Text) {
             return Err(Failure::bad("stream: expected with the response_format json or text"));

@@ -27,7 +27,9 @@ pub(crate) fn start(options: &[&str], before: &[&str]) -> Result<SocketAddr, Err
     let words = ["serve"].iter().chain(before).chain(defaults).chain(options);
     let Command { arguments } = Command::parse_from(words);
     let (sender, started) = mpsc::channel();
-    let serving = thread::spawn(move || cognate_serve::run(&arguments, |address| sender.send(address).unwrap()));
+    let serving = thread::spawn(move || {
+        cognate_serve::run(&arguments, |address| sender.send(address).unwrap())
+    });
     started.recv().map_err(|_| serving.join().unwrap().unwrap_err())
 }
 
@@ -39,7 +41,9 @@ pub(crate) fn server(options: &[&str]) -> Client {
 /// A client of a server of the bundled model in this folder.
 pub(crate) fn server_of(folder: &Path, options: &[&str]) -> Client {
     let model = format!("multi30k={}", folder.display());
-    Client { address: start(options, &["--model", &model, "--languages", "multi30k=en-de"]).unwrap() }
+    Client {
+        address: start(options, &["--model", &model, "--languages", "multi30k=en-de"]).unwrap(),
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -56,7 +60,10 @@ impl Client {
         // A server that has answered may end the connection before it has read all.
         let _ = stream.write_all(bytes);
         let _ = stream.read_to_end(&mut answer);
-        let end = answer.windows(4).position(|window| window == b"\r\n\r\n").map_or(answer.len(), |end| end + 4);
+        let end = answer
+            .windows(4)
+            .position(|window| window == b"\r\n\r\n")
+            .map_or(answer.len(), |end| end + 4);
         let body = answer.split_off(end);
         let head = String::from_utf8(answer).unwrap();
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
@@ -64,9 +71,21 @@ impl Client {
         (status, head, body)
     }
 
-    pub(crate) fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> (u16, String, Vec<u8>) {
-        let length = if headers.contains("Transfer-Encoding") { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n{length}{headers}\r\n\r\n");
+    pub(crate) fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &str,
+        body: &[u8],
+    ) -> (u16, String, Vec<u8>) {
+        let length = if headers.contains("Transfer-Encoding") {
+            String::new()
+        } else {
+            format!("Content-Length: {}\r\n", body.len())
+        };
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n{length}{headers}\r\n\r\n"
+        );
         self.raw(&[head.as_bytes(), body].concat())
     }
 
@@ -91,8 +110,12 @@ impl Client {
     pub(crate) fn binary(&self, path: &str, head: &Value, bytes: &[u8]) -> (u16, Value, Vec<u8>) {
         let head = head.to_string();
         let headers = format!("Inference-Header-Content-Length: {}", head.len());
-        let (status, headers, mut answer) = self.send("POST", path, &headers, &[head.as_bytes(), bytes].concat());
-        let length = headers.lines().find_map(|line| line.strip_prefix("inference-header-content-length: ")).unwrap();
+        let (status, headers, mut answer) =
+            self.send("POST", path, &headers, &[head.as_bytes(), bytes].concat());
+        let length = headers
+            .lines()
+            .find_map(|line| line.strip_prefix("inference-header-content-length: "))
+            .unwrap();
         let rest = answer.split_off(length.parse().unwrap());
         (status, serde_json::from_slice(&answer).unwrap(), rest)
     }
@@ -111,6 +134,8 @@ fn joined(mut chunks: &[u8]) -> Vec<u8> {
 
 /// A binary tensor of strings.
 pub(crate) fn binary(texts: &[&str]) -> Vec<u8> {
-    let of_text = |text: &&str| [&u32::try_from(text.len()).unwrap().to_le_bytes()[..], text.as_bytes()].concat();
+    let of_text = |text: &&str| {
+        [&u32::try_from(text.len()).unwrap().to_le_bytes()[..], text.as_bytes()].concat()
+    };
     texts.iter().flat_map(of_text).collect()
 }

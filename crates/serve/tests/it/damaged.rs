@@ -4,13 +4,19 @@ use crate::client::{binary, server};
 use serde_json::{Value, json};
 
 const GOOD: [(&str, &str); 4] = [
-    ("/translate", r#"{"q":["Two dogs.","A man."],"source":"en","target":"de","alternatives":1,"format":"text"}"#),
+    (
+        "/translate",
+        r#"{"q":["Two dogs.","A man."],"source":"en","target":"de","alternatives":1,"format":"text"}"#,
+    ),
     ("/detect", r#"{"q":"Two dogs."}"#),
     (
         "/v2/models/multi30k/infer",
         r#"{"inputs":[{"name":"text_input","shape":[1],"datatype":"BYTES","data":["Two dogs."]}],"parameters":{"num_beams":2}}"#,
     ),
-    ("/v2/models/multi30k/generate", r#"{"text_input":"Two dogs.","parameters":{"max_new_tokens":9,"temperature":1.5,"do_sample":true}}"#),
+    (
+        "/v2/models/multi30k/generate",
+        r#"{"text_input":"Two dogs.","parameters":{"max_new_tokens":9,"temperature":1.5,"do_sample":true}}"#,
+    ),
 ];
 
 /// Numbers below a bound, by Knuth's MMIX generator, of which the upper bits are the better ones.
@@ -18,14 +24,27 @@ pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     pub(crate) fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % bound
     }
 
     /// Changes, inserts, removes or repeats bytes.
     pub(crate) fn damage(&mut self, mut bytes: Vec<u8>) -> Vec<u8> {
-        const TOKENS: [&str; 12] =
-            ["{", "}", "[", "]", "\"", "null", "-1", "1e999", "99999999999999999999", "\\ud800", "\u{0}", "\u{1f642}"];
+        const TOKENS: [&str; 12] = [
+            "{",
+            "}",
+            "[",
+            "]",
+            "\"",
+            "null",
+            "-1",
+            "1e999",
+            "99999999999999999999",
+            "\\ud800",
+            "\u{0}",
+            "\u{1f642}",
+        ];
         for _ in 0..1 + self.below(3) {
             let place = self.below(bytes.len().max(1));
             match self.below(4) {
@@ -47,7 +66,9 @@ fn damaged_bodies_are_answered() {
         let (path, body) = GOOD[number % GOOD.len()];
         let body = random.damage(body.into());
         let (status, answer) = client.post(path, "application/json", &body);
-        let has_form = status == 200 || serde_json::from_slice::<Value>(&answer).is_ok_and(|answer| answer["error"].is_string());
+        let has_form = status == 200
+            || serde_json::from_slice::<Value>(&answer)
+                .is_ok_and(|answer| answer["error"].is_string());
         assert!(
             [200, 400, 413].contains(&status) && has_form,
             "{path} {status} {}: {}",
@@ -62,11 +83,19 @@ fn damaged_bodies_are_answered() {
         let tensor = json!({ "name": "text_input", "datatype": "BYTES", "shape": [2], "parameters": { "binary_data_size": size } });
         let head = json!({ "inputs": [tensor] }).to_string();
         let headers = format!("Inference-Header-Content-Length: {}", head.len());
-        let (status, ..) = client.send("POST", "/v2/models/multi30k/infer", &headers, &[head.as_bytes(), &damaged].concat());
+        let (status, ..) = client.send(
+            "POST",
+            "/v2/models/multi30k/infer",
+            &headers,
+            &[head.as_bytes(), &damaged].concat(),
+        );
         assert!([200, 400].contains(&status), "{status} {damaged:?}");
     }
     let asked = json!({ "text_input": "A man is riding a bicycle." });
-    assert_eq!(client.json("/v2/models/multi30k/generate", &asked)["text_output"], "Ein Mann fährt Fahrrad.");
+    assert_eq!(
+        client.json("/v2/models/multi30k/generate", &asked)["text_output"],
+        "Ein Mann fährt Fahrrad."
+    );
 }
 
 /// One word of 10 MB, and as many letters in a request within a raised limit.
@@ -74,9 +103,11 @@ fn damaged_bodies_are_answered() {
 fn huge_words() {
     let client = server(&["--max-body", "16000000", "--max-new-tokens", "20"]);
     let body = json!({ "text_input": "a".repeat(10_000_000) }).to_string();
-    let (status, answer) = client.post("/v2/models/multi30k/generate", "application/json", body.as_bytes());
+    let (status, answer) =
+        client.post("/v2/models/multi30k/generate", "application/json", body.as_bytes());
     assert!([200, 400].contains(&status), "{status} {}", String::from_utf8_lossy(&answer));
     // 0: the connection ended before all was sent.
-    let (status, _) = server(&[]).post("/v2/models/multi30k/generate", "application/json", body.as_bytes());
+    let (status, _) =
+        server(&[]).post("/v2/models/multi30k/generate", "application/json", body.as_bytes());
     assert!([413, 0].contains(&status), "{status}");
 }

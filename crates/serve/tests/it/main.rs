@@ -22,20 +22,39 @@ fn libretranslate() {
     let client = server(&[]);
     let translate = |body: Value| client.json("/translate", &body);
     let (source, target) = ("en", "de");
-    assert_eq!(translate(json!({ "q": BICYCLE[0], "source": source, "target": target })), json!({ "translatedText": BICYCLE[1] }));
-    let several = translate(json!({ "q": [BICYCLE[0], "", DOGS[0]], "source": source, "target": target }));
+    assert_eq!(
+        translate(json!({ "q": BICYCLE[0], "source": source, "target": target })),
+        json!({ "translatedText": BICYCLE[1] })
+    );
+    let several =
+        translate(json!({ "q": [BICYCLE[0], "", DOGS[0]], "source": source, "target": target }));
     assert_eq!(several, json!({ "translatedText": [BICYCLE[1], "", DOGS[1]] }));
     let lines = format!("{}\n\n  {}\n", BICYCLE[0], DOGS[0]);
     let found = translate(json!({ "q": lines, "source": source, "target": target }));
     assert_eq!(found, json!({ "translatedText": format!("{}\n\n  {}\n", BICYCLE[1], DOGS[1]) }));
     let form = "q=Two+dogs+are+playing+in+the+snow.&source=en&target=de";
-    let (status, answer) = client.post("/translate", "application/x-www-form-urlencoded", form.as_bytes());
-    assert_eq!((status, serde_json::from_slice::<Value>(&answer).unwrap()), (200, json!({ "translatedText": DOGS[1] })));
-    let found = translate(json!({ "q": BICYCLE[0], "source": "auto", "target": target, "alternatives": 2 }));
-    assert_eq!((&found["translatedText"], &found["detectedLanguage"]["language"]), (&json!(BICYCLE[1]), &json!("en")));
+    let (status, answer) =
+        client.post("/translate", "application/x-www-form-urlencoded", form.as_bytes());
+    assert_eq!(
+        (status, serde_json::from_slice::<Value>(&answer).unwrap()),
+        (200, json!({ "translatedText": DOGS[1] }))
+    );
+    let found = translate(
+        json!({ "q": BICYCLE[0], "source": "auto", "target": target, "alternatives": 2 }),
+    );
+    assert_eq!(
+        (&found["translatedText"], &found["detectedLanguage"]["language"]),
+        (&json!(BICYCLE[1]), &json!("en"))
+    );
     let alternatives = found["alternatives"].as_array().unwrap();
-    assert!(alternatives.len() == 2 && alternatives.iter().all(|text| *text != BICYCLE[1]), "{found}");
-    assert_eq!(client.get("/languages"), json!([{ "code": "en", "name": "English", "targets": ["de"] }]));
+    assert!(
+        alternatives.len() == 2 && alternatives.iter().all(|text| *text != BICYCLE[1]),
+        "{found}"
+    );
+    assert_eq!(
+        client.get("/languages"),
+        json!([{ "code": "en", "name": "English", "targets": ["de"] }])
+    );
     assert_eq!(client.json("/detect", &json!({ "q": "Two dogs" }))[0]["language"], "en");
     assert_eq!(client.get("/health"), json!({ "status": "ok" }));
 }
@@ -52,19 +71,42 @@ fn long_lines_are_divided() {
 fn open_inference_protocol() {
     let client = server(&[]);
     assert_eq!(client.get("/v2")["name"], "cognate");
-    assert_eq!(client.get("/v2/models/multi30k")["inputs"], json!([{ "name": "text_input", "datatype": "BYTES", "shape": [-1] }]));
+    assert_eq!(
+        client.get("/v2/models/multi30k")["inputs"],
+        json!([{ "name": "text_input", "datatype": "BYTES", "shape": [-1] }])
+    );
     assert_eq!(client.get("/v2/models/multi30k/versions/1")["versions"], json!(["1"]));
     assert_eq!(client.json("/v2/repository/index", &json!({}))[0]["state"], "READY");
     let tensor = json!({ "name": "text_input", "datatype": "BYTES", "shape": [2, 1], "data": [[BICYCLE[0]], [DOGS[0]]] });
-    let found = client.json("/v2/models/multi30k/infer", &json!({ "id": "7", "inputs": [tensor], "outputs": [{ "name": "text_output" }] }));
+    let found = client.json(
+        "/v2/models/multi30k/infer",
+        &json!({ "id": "7", "inputs": [tensor], "outputs": [{ "name": "text_output" }] }),
+    );
     let output = json!({ "name": "text_output", "datatype": "BYTES", "shape": [2, 1], "data": [BICYCLE[1], DOGS[1]] });
-    assert_eq!(found, json!({ "model_name": "multi30k", "model_version": "1", "id": "7", "outputs": [output] }));
-    let tensor = json!({ "name": "text_input", "datatype": "BYTES", "shape": [1], "data": [DOGS[0]] });
+    assert_eq!(
+        found,
+        json!({ "model_name": "multi30k", "model_version": "1", "id": "7", "outputs": [output] })
+    );
+    let tensor =
+        json!({ "name": "text_input", "datatype": "BYTES", "shape": [1], "data": [DOGS[0]] });
     let parameters = json!({ "num_beams": 4, "n_best": 3 });
-    let found = client.json("/v2/models/multi30k/versions/1/infer", &json!({ "inputs": [tensor], "parameters": parameters }));
-    assert_eq!((&found["outputs"][0]["shape"], &found["outputs"][0]["data"][0]), (&json!([1, 3]), &json!(DOGS[1])));
+    let found = client.json(
+        "/v2/models/multi30k/versions/1/infer",
+        &json!({ "inputs": [tensor], "parameters": parameters }),
+    );
+    assert_eq!(
+        (&found["outputs"][0]["shape"], &found["outputs"][0]["data"][0]),
+        (&json!([1, 3]), &json!(DOGS[1]))
+    );
     let scores = found["outputs"][1]["data"].as_array().unwrap();
-    assert!(scores.len() == 3 && scores.iter().map(|score| score.as_f64().unwrap()).is_sorted_by(|one, other| one >= other), "{found}");
+    assert!(
+        scores.len() == 3
+            && scores
+                .iter()
+                .map(|score| score.as_f64().unwrap())
+                .is_sorted_by(|one, other| one >= other),
+        "{found}"
+    );
 
     let texts = binary(&[BICYCLE[0], DOGS[0]]);
     let parameters = json!({ "binary_data_size": texts.len() });
@@ -72,7 +114,10 @@ fn open_inference_protocol() {
         "parameters": { "binary_data_output": true } });
     let (status, head, rest) = client.binary("/v2/models/multi30k/infer", &head, &texts);
     let expected = binary(&[BICYCLE[1], DOGS[1]]);
-    assert_eq!((status, &head["outputs"][0]["parameters"]["binary_data_size"]), (200, &json!(expected.len())));
+    assert_eq!(
+        (status, &head["outputs"][0]["parameters"]["binary_data_size"]),
+        (200, &json!(expected.len()))
+    );
     assert_eq!((&rest[..expected.len()], rest.len()), (&expected[..], expected.len() + 8));
 }
 
@@ -81,11 +126,19 @@ fn generation_and_its_stream() {
     let client = server(&[]);
     let asked = json!({ "text_input": BICYCLE[0], "parameters": { "max_new_tokens": 20 } });
     assert_eq!(client.json("/v2/models/multi30k/generate", &asked)["text_output"], BICYCLE[1]);
-    let (status, answer) = client.post("/v2/models/multi30k/generate_stream", "application/json", asked.to_string().as_bytes());
+    let (status, answer) = client.post(
+        "/v2/models/multi30k/generate_stream",
+        "application/json",
+        asked.to_string().as_bytes(),
+    );
     let text = String::from_utf8(answer).unwrap();
-    let events: Vec<Value> =
-        text.split("\n\n").filter(|event| !event.is_empty()).map(|event| serde_json::from_str(&event[6..]).unwrap()).collect();
-    let joined: String = events.iter().map(|event| event["text_output"].as_str().unwrap()).collect();
+    let events: Vec<Value> = text
+        .split("\n\n")
+        .filter(|event| !event.is_empty())
+        .map(|event| serde_json::from_str(&event[6..]).unwrap())
+        .collect();
+    let joined: String =
+        events.iter().map(|event| event["text_output"].as_str().unwrap()).collect();
     assert_eq!((status, joined.as_str(), events.len() > 1), (200, BICYCLE[1], true));
 }
 
@@ -98,16 +151,41 @@ const BAD: [(&str, &str, u16, &str); 24] = [
     ("/translate", r#"{"q":5,"source":"en","target":"de"}"#, 400, "q: expected a string or a list"),
     ("/translate", r#"{"q":["a",5],"source":"en","target":"de"}"#, 400, "q: expected strings"),
     ("/translate", r#"{"q":"a","source":"en"}"#, 400, "missing target parameter"),
-    ("/translate", r#"{"q":"a","source":"en","target":"fr"}"#, 400, "en to fr is not supported; expected en to de"),
-    ("/translate", r#"{"q":"a","source":"en","target":"de","format":"html"}"#, 400, "format: expected text, found html"),
-    ("/translate", r#"{"q":"a","source":"en","target":"de","alternatives":-1}"#, 400, "alternatives: expected a number"),
-    ("/translate", r#"{"q":"a","source":"en","target":"de","alternatives":18446744073709551615}"#, 400, "beams: expected at most 16"),
+    (
+        "/translate",
+        r#"{"q":"a","source":"en","target":"fr"}"#,
+        400,
+        "en to fr is not supported; expected en to de",
+    ),
+    (
+        "/translate",
+        r#"{"q":"a","source":"en","target":"de","format":"html"}"#,
+        400,
+        "format: expected text, found html",
+    ),
+    (
+        "/translate",
+        r#"{"q":"a","source":"en","target":"de","alternatives":-1}"#,
+        400,
+        "alternatives: expected a number",
+    ),
+    (
+        "/translate",
+        r#"{"q":"a","source":"en","target":"de","alternatives":18446744073709551615}"#,
+        400,
+        "beams: expected at most 16",
+    ),
     ("/detect", "{}", 400, "missing q parameter"),
     ("/v2/models/other/infer", "{}", 404, "there is no model other"),
     ("/v2/models/multi30k/versions/2/infer", "{}", 404, "expected version 1, found 2"),
     ("/v2/models/multi30k/infer", "{}", 400, "missing field `inputs`"),
     ("/v2/models/multi30k/infer", r#"{"inputs":[]}"#, 400, "inputs: expected one, text_input"),
-    ("/v2/models/multi30k/infer", r#"{"inputs":[{"name":"x","shape":[1],"datatype":"BYTES","data":["a"]}]}"#, 400, "found x of BYTES"),
+    (
+        "/v2/models/multi30k/infer",
+        r#"{"inputs":[{"name":"x","shape":[1],"datatype":"BYTES","data":["a"]}]}"#,
+        400,
+        "found x of BYTES",
+    ),
     (
         "/v2/models/multi30k/infer",
         r#"{"inputs":[{"name":"text_input","shape":[1],"datatype":"FP32","data":[1]}]}"#,
@@ -132,9 +210,24 @@ const BAD: [(&str, &str, u16, &str); 24] = [
         400,
         "at most 0 bytes",
     ),
-    ("/v2/models/multi30k/generate", r#"{"text_input":"a","num_beam":4}"#, 400, "unknown field `num_beam`"),
-    ("/v2/models/multi30k/generate", r#"{"text_input":"a","target_language":"de"}"#, 400, "target_language"),
-    ("/v2/models/multi30k/generate_stream", r#"{"text_input":"a","num_beams":4}"#, 400, "stream: cannot be used with beam search"),
+    (
+        "/v2/models/multi30k/generate",
+        r#"{"text_input":"a","num_beam":4}"#,
+        400,
+        "unknown field `num_beam`",
+    ),
+    (
+        "/v2/models/multi30k/generate",
+        r#"{"text_input":"a","target_language":"de"}"#,
+        400,
+        "target_language",
+    ),
+    (
+        "/v2/models/multi30k/generate_stream",
+        r#"{"text_input":"a","num_beams":4}"#,
+        400,
+        "stream: cannot be used with beam search",
+    ),
 ];
 
 #[test]
@@ -143,9 +236,13 @@ fn bad_requests_are_answered_in_the_form_of_errors() {
     let mut wrong = Vec::new();
     for (path, body, status, message) in BAD {
         let (found, answer) = client.post(path, "application/json", body.as_bytes());
-        let error = serde_json::from_slice::<Value>(&answer).ok().and_then(|answer| Some(answer["error"].as_str()?.to_owned()));
+        let error = serde_json::from_slice::<Value>(&answer)
+            .ok()
+            .and_then(|answer| Some(answer["error"].as_str()?.to_owned()));
         if found != status || !error.as_ref().is_some_and(|error| error.contains(message)) {
-            wrong.push(format!("{path} {body}: expected {status} {message}, found {found} {error:?}"));
+            wrong.push(format!(
+                "{path} {body}: expected {status} {message}, found {found} {error:?}"
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -153,24 +250,39 @@ fn bad_requests_are_answered_in_the_form_of_errors() {
     assert_eq!(client.post("/nothing", "application/json", b"{}").0, 404);
     assert_eq!(client.post("/health", "application/json", b"{}").0, 405);
     assert_eq!(client.raw(b"nonsense\r\n\r\n").0, 400);
-    assert_eq!(client.json("/v2/models/multi30k/generate", &json!({ "text_input": DOGS[0] }))["text_output"], DOGS[1]);
+    assert_eq!(
+        client.json("/v2/models/multi30k/generate", &json!({ "text_input": DOGS[0] }))["text_output"],
+        DOGS[1]
+    );
 }
 
 #[test]
 fn limits() {
     let client = server(&["--max-body", "2000", "--max-sentences", "3"]);
     let translate = |client: &Client, q: Value| {
-        client.post("/translate", "application/json", json!({ "q": q, "source": "en", "target": "de" }).to_string().as_bytes())
+        client.post(
+            "/translate",
+            "application/json",
+            json!({ "q": q, "source": "en", "target": "de" }).to_string().as_bytes(),
+        )
     };
     assert_eq!(translate(&client, json!("x".repeat(3000))).0, 413);
     assert_eq!(translate(&client, json!(["a", "b", "c", "d"])).0, 413);
     assert_eq!(translate(&client, json!(["a", "b", "c"])).0, 200);
-    let (status, head, _) =
-        client.send("POST", "/translate", "Transfer-Encoding: chunked", &[&b"1000\r\n"[..], &[b'x'; 4096], b"\r\n0\r\n\r\n"].concat());
+    let (status, head, _) = client.send(
+        "POST",
+        "/translate",
+        "Transfer-Encoding: chunked",
+        &[&b"1000\r\n"[..], &[b'x'; 4096], b"\r\n0\r\n\r\n"].concat(),
+    );
     assert_eq!(status, 413, "{head}");
     let busy = server(&["--max-waiting", "2"]);
-    let (status, head, answer) =
-        busy.send("POST", "/translate", "Content-Type: application/json", br#"{"q":["a","b","c"],"source":"en","target":"de"}"#);
+    let (status, head, answer) = busy.send(
+        "POST",
+        "/translate",
+        "Content-Type: application/json",
+        br#"{"q":["a","b","c"],"source":"en","target":"de"}"#,
+    );
     assert_eq!((status, head.contains("retry-after: 1")), (429, true), "{head} {answer:?}");
     let slow = server(&["--timeout", "0.001"]);
     assert_eq!(translate(&slow, json!([BICYCLE[0]].repeat(500))).0, 504);
@@ -203,8 +315,16 @@ fn keys() {
     let client = server(&["--api-keys", folder.to_str().unwrap()]);
     std::fs::remove_file(&folder).unwrap();
     let status = |headers: &str, key: &str| {
-        let body = json!({ "q": "Two dogs.", "source": "en", "target": "de", "api_key": key }).to_string();
-        client.send("POST", "/translate", &format!("Content-Type: application/json\r\n{headers}"), body.as_bytes()).0
+        let body =
+            json!({ "q": "Two dogs.", "source": "en", "target": "de", "api_key": key }).to_string();
+        client
+            .send(
+                "POST",
+                "/translate",
+                &format!("Content-Type: application/json\r\n{headers}"),
+                body.as_bytes(),
+            )
+            .0
     };
     let found = [
         status("X-A: b", ""),
@@ -214,7 +334,10 @@ fn keys() {
         status("X-API-Key: secret", ""),
     ];
     assert_eq!(found, [401, 401, 200, 200, 200]);
-    assert_eq!(client.post("/v2/models/multi30k/generate", "application/json", br#"{"text_input":"a"}"#).0, 401);
+    assert_eq!(
+        client.post("/v2/models/multi30k/generate", "application/json", br#"{"text_input":"a"}"#).0,
+        401
+    );
 }
 
 #[test]
@@ -225,8 +348,10 @@ fn requests_have_ids_and_are_counted() {
     client.json("/translate", &json!({ "q": DOGS[0], "source": "en", "target": "de" }));
     // A sentence is counted after its answer has left.
     let metrics = || client.send("GET", "/metrics", "X-A: b", b"");
-    let is_counted = |text: &[u8]| String::from_utf8_lossy(text).contains("\ncognate_sentences_total");
-    let (status, head, text) = (0..1000).map(|_| metrics()).find(|(.., text)| is_counted(text)).unwrap();
+    let is_counted =
+        |text: &[u8]| String::from_utf8_lossy(text).contains("\ncognate_sentences_total");
+    let (status, head, text) =
+        (0..1000).map(|_| metrics()).find(|(.., text)| is_counted(text)).unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(status == 200 && head.contains("x-request-id: "), "{head}");
     for line in [
@@ -250,11 +375,18 @@ fn requests_have_ids_and_are_counted() {
 
 #[test]
 fn wrong_starts_are_refused() {
-    let start = |extra: &[&str]| client::start(extra, &[]).err().map(|error| error.to_string()).unwrap_or_default();
+    let start = |extra: &[&str]| {
+        client::start(extra, &[]).err().map(|error| error.to_string()).unwrap_or_default()
+    };
     let model = format!("multi30k={}", bundled_checkpoint().display());
     assert!(start(&["--model", "a=/no/such"]).contains("a: /no/such: no such file or folder"));
-    assert!(start(&["--model", &model, "--model", &model]).contains("the name multi30k is given twice"));
-    assert!(start(&["--model", &model, "--languages", "other=en-de"]).contains("expected the name of a --model, found other"));
+    assert!(
+        start(&["--model", &model, "--model", &model]).contains("the name multi30k is given twice")
+    );
+    assert!(
+        start(&["--model", &model, "--languages", "other=en-de"])
+            .contains("expected the name of a --model, found other")
+    );
     assert!(start(&["--model", &model, "--api-keys", "/no/such"]).contains("/no/such"));
     assert!(start(&["--model", &model, "--cors", "\u{1}"]).contains("--cors: expected an origin"));
     assert!(start(&["--model", &model, "--listen", "192.0.2.1:1"]).contains("192.0.2.1:1"));

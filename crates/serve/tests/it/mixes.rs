@@ -2,7 +2,9 @@
 
 use crate::client::{Client, server, server_of};
 use crate::damaged::Random;
-use cognate::{DecodingOptions, Engine, Export, Languages, LoadOptions, Target, Translator, TranslatorOptions};
+use cognate::{
+    DecodingOptions, Engine, Export, Languages, LoadOptions, Target, Translator, TranslatorOptions,
+};
 use cognate_testing::{bundled_checkpoint, testdata};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -11,20 +13,32 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 fn sentences() -> Vec<String> {
-    std::fs::read_to_string(testdata("parallel").join("valid.en")).unwrap().lines().map(str::to_owned).collect()
+    std::fs::read_to_string(testdata("parallel").join("valid.en"))
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The translations of each sentence alone.
 fn alone(sentences: &[String], beams: usize) -> Vec<String> {
     let load = LoadOptions { engine: Engine::Tract, ..LoadOptions::default() };
-    let translator = Translator::open_with(bundled_checkpoint(), &TranslatorOptions { load, ..TranslatorOptions::default() }).unwrap();
+    let translator = Translator::open_with(
+        bundled_checkpoint(),
+        &TranslatorOptions { load, ..TranslatorOptions::default() },
+    )
+    .unwrap();
     let decoding = DecodingOptions { beams: beams.try_into().ok(), ..DecodingOptions::default() };
     let translator = translator.with(&Languages::default(), &decoding).unwrap();
-    sentences.iter().map(|sentence| translator.translate(&[sentence]).unwrap()[0].text.clone()).collect()
+    sentences
+        .iter()
+        .map(|sentence| translator.translate(&[sentence]).unwrap()[0].text.clone())
+        .collect()
 }
 
 fn translate(client: &Client, texts: &[&String], beams: usize) -> Vec<String> {
-    let tensor = json!({ "name": "text_input", "datatype": "BYTES", "shape": [texts.len()], "data": texts });
+    let tensor =
+        json!({ "name": "text_input", "datatype": "BYTES", "shape": [texts.len()], "data": texts });
     let asked = json!({ "inputs": [tensor], "parameters": { "num_beams": beams }, "outputs": [{ "name": "text_output" }] });
     let found = client.json("/v2/models/multi30k/infer", &asked);
     serde_json::from_value(found["outputs"][0]["data"].clone()).unwrap()
@@ -39,8 +53,15 @@ fn each_request_is_answered_as_alone() {
 #[test]
 fn each_request_that_joins_a_batch_is_answered_as_alone() {
     let load = LoadOptions { engine: Engine::Ort, ..LoadOptions::default() };
-    if Translator::open_with(bundled_checkpoint(), &TranslatorOptions { load, ..TranslatorOptions::default() }).is_err() {
-        return cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` installs it");
+    if Translator::open_with(
+        bundled_checkpoint(),
+        &TranslatorOptions { load, ..TranslatorOptions::default() },
+    )
+    .is_err()
+    {
+        return cognate_testing::skip(
+            "no library of ONNX Runtime; `cargo xtask onnxruntime` installs it",
+        );
     }
     let folder = std::env::temp_dir().join(format!("cognate-joined-{}", std::process::id()));
     Export::open(bundled_checkpoint()).unwrap().target(Target::Ort).write(&folder).unwrap();
@@ -65,8 +86,13 @@ fn answers_as_alone(client: Client) {
             scope.spawn(move || {
                 for (beams, chosen) in requests {
                     let texts: Vec<_> = chosen.iter().map(|&index| &sentences[index]).collect();
-                    let wanted: Vec<_> = chosen.iter().map(|&index| &expected[*beams][index]).collect();
-                    assert_eq!(translate(client, &texts, 1 + 2 * beams).iter().collect::<Vec<_>>(), wanted, "{texts:?}");
+                    let wanted: Vec<_> =
+                        chosen.iter().map(|&index| &expected[*beams][index]).collect();
+                    assert_eq!(
+                        translate(client, &texts, 1 + 2 * beams).iter().collect::<Vec<_>>(),
+                        wanted,
+                        "{texts:?}"
+                    );
                 }
             });
         }
@@ -82,14 +108,21 @@ fn requests_whose_clients_leave_are_cancelled() {
         let tensor = json!({ "name": "text_input", "datatype": "BYTES", "shape": [many.len()], "data": many });
         let body = json!({ "inputs": [tensor], "parameters": { "num_beams": 4 } }).to_string();
         let mut stream = TcpStream::connect(client.address).unwrap();
-        let head = format!("POST /v2/models/multi30k/infer HTTP/1.1\r\nHost: here\r\nContent-Length: {}\r\n\r\n", body.len());
+        let head = format!(
+            "POST /v2/models/multi30k/infer HTTP/1.1\r\nHost: here\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
         stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).unwrap();
         thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(translate(&client, &[&sentences[0]], 1), alone(&sentences[..1], 1));
     let text = String::from_utf8(client.send("GET", "/metrics", "X-A: b", b"").2).unwrap();
-    let done: Value =
-        text.lines().find_map(|line| line.strip_prefix("cognate_sentences_total{model=\"multi30k\"} ")).unwrap().parse().unwrap();
+    let done: Value = text
+        .lines()
+        .find_map(|line| line.strip_prefix("cognate_sentences_total{model=\"multi30k\"} "))
+        .unwrap()
+        .parse()
+        .unwrap();
     assert!(done.as_u64().unwrap() < 8000, "{done} sentences in {:?}", began.elapsed());
     assert!(text.contains("cognate_waiting_sentences{model=\"multi30k\"} 0"), "{text}");
 }
@@ -120,7 +153,11 @@ fn idle_and_half_open_connections() {
     for number in 0..300 {
         let mut stream = TcpStream::connect(client.address).unwrap();
         if number % 2 == 0 {
-            stream.write_all(b"POST /translate HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n{\"q\":").unwrap();
+            stream
+                .write_all(
+                    b"POST /translate HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n{\"q\":",
+                )
+                .unwrap();
         }
         idle.push(stream);
     }

@@ -5,7 +5,12 @@ use std::{env, fs};
 
 #[test]
 fn bundled_files_are_there() {
-    for file in ["config.json", "model.safetensors", "tokenizer.json", "reference/test_2016_flickr.greedy.de"] {
+    for file in [
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "reference/test_2016_flickr.greedy.de",
+    ] {
         assert!(bundled_checkpoint().join(file).is_file(), "{file}");
     }
     assert!(golden("marian").join("golden.safetensors").is_file());
@@ -15,7 +20,8 @@ fn bundled_files_are_there() {
 fn skipped_tests_are_lines_of_a_file() {
     let list = env::temp_dir().join(format!("cognate-skipped-{}", std::process::id()));
     for reason in ["no GPU", "ort: no library:\n\tnone in the system"] {
-        add_skipped(&list, ["cognate-runtime", "cuda::placement", reason]).expect("a temporary file");
+        add_skipped(&list, ["cognate-runtime", "cuda::placement", reason])
+            .expect("a temporary file");
     }
     let lines = fs::read_to_string(&list).expect("the file");
     fs::remove_file(&list).expect("the file");

@@ -14,6 +14,8 @@ fn a_number_stands_for_its_change() {
 
 #[test]
 fn a_panic_is_not_swallowed() {
-    let failed = catch_unwind(|| never_panics("test", &[vec![1, 2, 3]], 50, |bytes| assert!(bytes.len() >= 3)));
+    let failed = catch_unwind(|| {
+        never_panics("test", &[vec![1, 2, 3]], 50, |bytes| assert!(bytes.len() >= 3))
+    });
     assert!(failed.is_err());
 }

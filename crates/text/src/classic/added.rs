@@ -1,8 +1,8 @@
 //! Matches added tokens in text.
 //!
-//! Source: transformers 4.57.6, `Trie.split` and `PreTrainedTokenizer.tokenize`, step by step: the search takes the longest of
-//! the leftmost tokens, but a token whose match has just failed is searched for one character further on, and hides the
-//! tokens inside that text.
+//! Source: transformers 4.57.6, `Trie.split` and `PreTrainedTokenizer.tokenize`, step by step: the
+//! search takes the longest of the leftmost tokens, but a token whose match has just failed is
+//! searched for one character further on, and hides the tokens inside that text.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -56,15 +56,21 @@ impl AddedTokens {
         self.tokens.keys().next_back().copied().unwrap_or(0)
     }
 
-    /// The added tokens of a text and the text between them, in order, without the spaces that tokens strip.
+    /// The added tokens of a text and the text between them, in order, without the spaces that
+    /// tokens strip.
     pub(crate) fn split(&self, text: &str) -> Vec<String> {
         let mut parts = self.cut(text);
         for index in 0..parts.len() {
-            let Some(token) = self.id(&parts[index]).and_then(|id| self.token(id)) else { continue };
-            let (left, right) = (index.checked_sub(1), (index + 1 < parts.len()).then_some(index + 1));
+            let Some(token) = self.id(&parts[index]).and_then(|id| self.token(id)) else {
+                continue;
+            };
+            let (left, right) =
+                (index.checked_sub(1), (index + 1 < parts.len()).then_some(index + 1));
             // Of the neighbours with their spaces.
-            let touches_left = left.is_some_and(|left| !parts[left].is_empty() && !parts[left].ends_with(' '));
-            let touches_right = right.is_some_and(|right| !parts[right].is_empty() && !parts[right].starts_with(' '));
+            let touches_left =
+                left.is_some_and(|left| !parts[left].is_empty() && !parts[left].ends_with(' '));
+            let touches_right = right
+                .is_some_and(|right| !parts[right].is_empty() && !parts[right].starts_with(' '));
             if let Some(right) = right.filter(|_| token.rstrip) {
                 parts[right] = parts[right].trim_start_matches(is_space).to_owned();
             }
@@ -141,7 +147,13 @@ impl AddedTokens {
     }
 
     /// The longest of the tokens that begin at or before `start`, where a token is complete.
-    fn longest(&self, chars: &[char], states: &[(usize, usize)], start: usize, current: usize) -> (usize, usize) {
+    fn longest(
+        &self,
+        chars: &[char],
+        states: &[(usize, usize)],
+        start: usize,
+        current: usize,
+    ) -> (usize, usize) {
         let mut best = (start, current);
         for &(begin, mut node) in states {
             if begin > best.0 {
@@ -152,7 +164,9 @@ impl AddedTokens {
             if self.nodes[node].is_end {
                 best = (begin, end);
             }
-            while let Some(child) = chars.get(end).and_then(|char| self.nodes[node].children.get(char)) {
+            while let Some(child) =
+                chars.get(end).and_then(|char| self.nodes[node].children.get(char))
+            {
                 node = *child;
                 end += 1;
                 if self.nodes[node].is_end {
@@ -176,7 +190,11 @@ mod tests {
             (&["abc", "b"], "ab", &["a", "b"]),
             // The match of `abc` fails at `d` and continues after it.
             (&["abc", "b"], "xabdcb", &["x", "abdc", "b"]),
-            (&["[CLS]", "extra_id_1", "extra_id_100"], "[CLS] an extra_id_100", &["[CLS]", " an ", "extra_id_100"]),
+            (
+                &["[CLS]", "extra_id_1", "extra_id_100"],
+                "[CLS] an extra_id_100",
+                &["[CLS]", " an ", "extra_id_100"],
+            ),
             (&["extra_id_1", "extra_id_100"], "extra_id_10", &["extra_id_1", "0"]),
             (&["blowing", "lower"], "blower", &["b", "lower"]),
             (&["A", "AB", "CD"], "ABCD", &["AB", "CD"]),
@@ -184,7 +202,8 @@ mod tests {
             (&["ß"], "", &[]),
         ];
         for (tokens, text, expected) in cases {
-            let tokens: BTreeMap<u32, AddedToken> = (0..).zip(tokens.iter().map(|token| AddedToken::from(*token, false))).collect();
+            let tokens: BTreeMap<u32, AddedToken> =
+                (0..).zip(tokens.iter().map(|token| AddedToken::from(*token, false))).collect();
             let ids = tokens.iter().map(|(id, token)| (token.content.clone(), *id)).collect();
             assert_eq!(AddedTokens::new(tokens, ids).split(text), *expected, "{text:?}");
         }

@@ -1,9 +1,10 @@
-//! Blenderbot-small: lower case, words split by `merges.txt`, `@@` after every piece except a word's last.
+//! Blenderbot-small: lower case, words split by `merges.txt`, `@@` after every piece except a
+//! word's last.
 //!
 //! `X`, without special tokens.
 //!
-//! Source: transformers 4.57.6, `BlenderbotSmallTokenizer`. For this class `AutoTokenizer` chooses a byte-level tokenizer
-//! that cannot read these merges; this one can.
+//! Source: transformers 4.57.6, `BlenderbotSmallTokenizer`. For this class `AutoTokenizer` chooses
+//! a byte-level tokenizer that cannot read these merges; this one can.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -28,7 +29,12 @@ pub(crate) struct BlenderbotSmall {
 impl BlenderbotSmall {
     /// Reads a folder; also returns the special tokens.
     pub(crate) fn open(folder: &Path, settings: &Settings) -> Result<(Classic, Specials)> {
-        let defaults = [("bos_token", "__start__"), ("eos_token", "__end__"), ("unk_token", "__unk__"), ("pad_token", "__null__")];
+        let defaults = [
+            ("bos_token", "__start__"),
+            ("eos_token", "__end__"),
+            ("unk_token", "__unk__"),
+            ("pad_token", "__null__"),
+        ];
         let specials = settings.specials(&defaults, |_, text| Special::Text(text))?;
         let file = folder.join("vocab.json");
         let vocabulary = Vocabulary::read(&file)?;
@@ -95,7 +101,9 @@ impl Subwords for BlenderbotSmall {
 }
 
 /// Words, each with the line feed right after it.
-static TOKEN: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\S+\n?").expect("the pattern is a constant that compiles"));
+static TOKEN: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\S+\n?").expect("the pattern is a constant that compiles"));
 
 /// Spaces before punctuation and around apostrophes; two and more spaces become one.
-static SPACED: Rules<3> = LazyLock::new(|| [rule(r"([.,!?()])", " ${1}"), rule("'", " ' "), rule(r"\s{2,}", " ")]);
+static SPACED: Rules<3> =
+    LazyLock::new(|| [rule(r"([.,!?()])", " ${1}"), rule("'", " ' "), rule(r"\s{2,}", " ")]);

@@ -24,10 +24,12 @@ impl ByT5 {
         let mut specials = settings.specials(&defaults, |_, text| Special::Text(text))?;
         if specials.additional.is_empty() {
             let count = settings.count("extra_ids")?.unwrap_or(N_SENTINELS);
-            specials.additional = (0..count).map(|index| Special::Text(format!("<extra_id_{index}>"))).collect();
+            specials.additional =
+                (0..count).map(|index| Special::Text(format!("<extra_id_{index}>"))).collect();
         }
         let bytes = (0..=u8::MAX).map(|byte| char::from(byte).to_string());
-        let subwords = Self { pieces: SPECIALS.map(str::to_owned).into_iter().chain(bytes).collect() };
+        let subwords =
+            Self { pieces: SPECIALS.map(str::to_owned).into_iter().chain(bytes).collect() };
         Ok((Classic::new(Box::new(subwords), &settings.added, &specials), specials))
     }
 }

@@ -1,4 +1,5 @@
-//! M2M100: `sentencepiece.bpe.model` splits and joins, `vocab.json` gives the ids; the languages' ids follow.
+//! M2M100: `sentencepiece.bpe.model` splits and joins, `vocab.json` gives the ids; the languages'
+//! ids follow.
 //!
 //! `__en__ X </s>`
 //!
@@ -27,7 +28,13 @@ impl M2m100 {
     /// Reads a folder; also returns the special tokens.
     pub(crate) fn open(folder: &Path, settings: &Settings) -> Result<(Classic, Specials)> {
         let codes = Self::codes(settings)?;
-        let defaults = [("bos_token", "<s>"), ("eos_token", "</s>"), ("sep_token", "</s>"), ("pad_token", "<pad>"), ("unk_token", "<unk>")];
+        let defaults = [
+            ("bos_token", "<s>"),
+            ("eos_token", "</s>"),
+            ("sep_token", "</s>"),
+            ("pad_token", "<pad>"),
+            ("unk_token", "<unk>"),
+        ];
         let specials = settings.specials(&defaults, |_, text| Special::Text(text))?;
         let file = folder.join("vocab.json");
         let vocabulary = Vocabulary::read(&file)?;
@@ -42,7 +49,9 @@ impl M2m100 {
         match settings.text("language_codes")? {
             None | Some("m2m100") => Ok(codes::M2M100),
             Some("wmt21") => Ok(codes::WMT21),
-            Some(other) => Err(settings.wrong("language_codes", &Value::from(other), "m2m100 or wmt21"))?,
+            Some(other) => {
+                Err(settings.wrong("language_codes", &Value::from(other), "m2m100 or wmt21"))?
+            }
         }
     }
 
@@ -69,7 +78,9 @@ impl Subwords for M2m100 {
     }
 
     fn piece(&self, id: u32) -> Option<&str> {
-        let language = (id as usize).checked_sub(self.vocabulary.len()).and_then(|index| self.languages.get(index));
+        let language = (id as usize)
+            .checked_sub(self.vocabulary.len())
+            .and_then(|index| self.languages.get(index));
         language.map(String::as_str).or_else(|| self.vocabulary.piece(id))
     }
 
@@ -78,6 +89,8 @@ impl Subwords for M2m100 {
     }
 
     fn largest_id(&self) -> u32 {
-        self.vocabulary.largest_id().max((self.vocabulary.len() + self.languages.len()).saturating_sub(1) as u32)
+        self.vocabulary
+            .largest_id()
+            .max((self.vocabulary.len() + self.languages.len()).saturating_sub(1) as u32)
     }
 }

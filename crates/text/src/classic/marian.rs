@@ -32,10 +32,13 @@ impl Marian {
         let unk = vocabulary.required(&file, specials.get("unk_token").unwrap_or("<unk>"))?;
         vocabulary.required(&file, specials.get("pad_token").unwrap_or("<pad>"))?;
         let separate = settings.flag("separate_vocabs")?.unwrap_or(false);
-        let target_vocabulary = separate.then(|| Vocabulary::read(&folder.join("target_vocab.json"))).transpose()?;
+        let target_vocabulary =
+            separate.then(|| Vocabulary::read(&folder.join("target_vocab.json"))).transpose()?;
         let source = SentencePiece::open(&folder.join("source.spm"))?;
         let target = SentencePiece::open(&folder.join("target.spm"))?;
-        let in_target = target_vocabulary.as_ref().and_then(|target| target.id(specials.get("unk_token").unwrap_or("<unk>")));
+        let in_target = target_vocabulary
+            .as_ref()
+            .and_then(|target| target.id(specials.get("unk_token").unwrap_or("<unk>")));
         let target_unk = in_target.unwrap_or(unk);
         let subwords = Self { source, target, vocabulary, target_vocabulary, unk, target_unk };
         Ok((Classic::new(Box::new(subwords), &settings.added, &specials), specials))
@@ -66,7 +69,9 @@ impl Subwords for Marian {
     }
 
     fn target_id(&self, piece: &str) -> u32 {
-        self.target_vocabulary.as_ref().map_or_else(|| self.id(piece), |target| target.id(piece).unwrap_or(self.target_unk))
+        self.target_vocabulary
+            .as_ref()
+            .map_or_else(|| self.id(piece), |target| target.id(piece).unwrap_or(self.target_unk))
     }
 
     fn piece(&self, id: u32) -> Option<&str> {
@@ -85,7 +90,8 @@ impl Subwords for Marian {
 
 /// The pieces of a text, which may begin with a language's code.
 fn cut(model: &SentencePiece, text: &str) -> Vec<String> {
-    let end = text.starts_with(">>").then(|| text.find("<<")).flatten().map_or(0, |start| start + 2);
+    let end =
+        text.starts_with(">>").then(|| text.find("<<")).flatten().map_or(0, |start| start + 2);
     let (code, text) = text.split_at(end);
     let mut pieces = model.encode(text);
     if !code.is_empty() {

@@ -1,7 +1,8 @@
-//! Tokenizers that transformers runs piece by piece in Python: Marian, M2M100, PLBart, Blenderbot-small, ByT5.
+//! Tokenizers that transformers runs piece by piece in Python: Marian, M2M100, PLBart,
+//! Blenderbot-small, ByT5.
 //!
-//! Added tokens are matched first, the text between them is split into the family's subwords, and every piece is looked up
-//! in the family's vocabulary.
+//! Added tokens are matched first, the text between them is split into the family's subwords, and
+//! every piece is looked up in the family's vocabulary.
 //!
 //! Source: transformers 4.57.6, `PreTrainedTokenizer`.
 
@@ -50,13 +51,15 @@ pub(crate) trait Subwords: Send + Sync {
     fn n_pieces(&self) -> usize {
         self.vocabulary().map_or(0, Vocabulary::len)
     }
-    /// The vocabulary if it is a file; otherwise it is the pieces of the ids below [`Subwords::n_pieces`].
+    /// The vocabulary if it is a file; otherwise it is the pieces of the ids below
+    /// [`Subwords::n_pieces`].
     fn vocabulary(&self) -> Option<&Vocabulary> {
         None
     }
     /// The largest id.
     fn largest_id(&self) -> u32 {
-        self.vocabulary().map_or_else(|| (self.n_pieces() as u32).saturating_sub(1), Vocabulary::largest_id)
+        self.vocabulary()
+            .map_or_else(|| (self.n_pieces() as u32).saturating_sub(1), Vocabulary::largest_id)
     }
 }
 
@@ -66,20 +69,30 @@ pub(crate) struct Classic {
     added: AddedTokens,
     special: HashSet<String>,
     special_ids: HashSet<u32>,
-    /// Tokens that decoding separates by spaces: added ones, and additional special ones past the vocabulary.
+    /// Tokens that decoding separates by spaces: added ones, and additional special ones past the
+    /// vocabulary.
     apart: HashSet<String>,
 }
 
 impl Classic {
-    /// A tokenizer with the folder's added tokens and its special tokens, which are added to the vocabulary if missing.
-    pub(crate) fn new(subwords: Box<dyn Subwords>, added: &[(u32, AddedToken)], specials: &Specials) -> Self {
+    /// A tokenizer with the folder's added tokens and its special tokens, which are added to the
+    /// vocabulary if missing.
+    pub(crate) fn new(
+        subwords: Box<dyn Subwords>,
+        added: &[(u32, AddedToken)],
+        specials: &Specials,
+    ) -> Self {
         let mut tokens: BTreeMap<u32, AddedToken> = added.iter().cloned().collect();
-        let mut ids: HashMap<String, u32> = added.iter().map(|(id, token)| (token.content.clone(), *id)).collect();
+        let mut ids: HashMap<String, u32> =
+            added.iter().map(|(id, token)| (token.content.clone(), *id)).collect();
         let mut vocabulary = match subwords.vocabulary() {
             Some(vocabulary) => vocabulary.ids.clone(),
             None => (0..subwords.n_pieces() as u32)
                 .filter_map(|id| {
-                    let piece = tokens.get(&id).map(|token| token.content.as_str()).or_else(|| subwords.piece(id));
+                    let piece = tokens
+                        .get(&id)
+                        .map(|token| token.content.as_str())
+                        .or_else(|| subwords.piece(id));
                     Some((piece?.to_owned(), id))
                 })
                 .collect(),
@@ -103,12 +116,18 @@ impl Classic {
             tokens.insert(id, token);
         }
         let added = AddedTokens::new(tokens, ids);
-        let special: HashSet<String> = specials.unique().into_iter().map(|special| special.text().to_owned()).collect();
+        let special: HashSet<String> =
+            specials.unique().into_iter().map(|special| special.text().to_owned()).collect();
         let id_of = |text: &str| added.id(text).unwrap_or_else(|| subwords.id(text));
         let special_ids = special.iter().map(|text| id_of(text)).collect();
         let past_the_vocabulary = |text: &&str| id_of(text) as usize >= subwords.n_pieces();
         let additional = specials.additional.iter().map(Special::text).filter(past_the_vocabulary);
-        let apart = added.texts().filter(|text| !special.contains(*text)).chain(additional).map(str::to_owned).collect();
+        let apart = added
+            .texts()
+            .filter(|text| !special.contains(*text))
+            .chain(additional)
+            .map(str::to_owned)
+            .collect();
         Self { subwords, added, special, special_ids, apart }
     }
 
@@ -119,13 +138,25 @@ impl Classic {
 
     /// The ids of a text of the target language, without a template.
     pub(crate) fn encode_target(&self, text: &str) -> Vec<u32> {
-        self.ids(text, |part| self.subwords.cut_target(part), |piece| self.subwords.target_id(piece))
+        self.ids(
+            text,
+            |part| self.subwords.cut_target(part),
+            |piece| self.subwords.target_id(piece),
+        )
     }
 
-    fn ids(&self, text: &str, cut: impl Fn(&str) -> Vec<String>, id: impl Fn(&str) -> u32) -> Vec<u32> {
+    fn ids(
+        &self,
+        text: &str,
+        cut: impl Fn(&str) -> Vec<String>,
+        id: impl Fn(&str) -> u32,
+    ) -> Vec<u32> {
         let ids = self.added.split(text).into_iter().flat_map(|part| match self.added.id(&part) {
             Some(id) => vec![id],
-            None => cut(&part).iter().map(|piece| self.added.id(piece).unwrap_or_else(|| id(piece))).collect(),
+            None => cut(&part)
+                .iter()
+                .map(|piece| self.added.id(piece).unwrap_or_else(|| id(piece)))
+                .collect(),
         });
         ids.collect()
     }
@@ -135,12 +166,15 @@ impl Classic {
         let mut texts: Vec<String> = Vec::new();
         let mut pieces = Vec::new();
         for id in ids.iter().filter(|id| !self.special_ids.contains(id)) {
-            let Some(piece) = self.piece(*id).filter(|piece| !self.special.contains(*piece)) else { continue };
+            let Some(piece) = self.piece(*id).filter(|piece| !self.special.contains(*piece)) else {
+                continue;
+            };
             if !self.apart.contains(piece) {
                 pieces.push(piece);
                 continue;
             }
-            let before = if pieces.is_empty() { String::new() } else { self.subwords.join(&pieces) };
+            let before =
+                if pieces.is_empty() { String::new() } else { self.subwords.join(&pieces) };
             pieces.clear();
             texts.extend([before, piece.to_owned()].into_iter().filter(|text| !text.is_empty()));
         }
@@ -157,7 +191,11 @@ impl Classic {
 
     /// The id of a token of the source or the target language.
     pub(crate) fn known_id(&self, token: &str, is_target: bool) -> Option<u32> {
-        let id = if is_target { self.added.id(token).unwrap_or_else(|| self.subwords.target_id(token)) } else { self.id(token) };
+        let id = if is_target {
+            self.added.id(token).unwrap_or_else(|| self.subwords.target_id(token))
+        } else {
+            self.id(token)
+        };
         Some(id).filter(|id| self.piece(*id) == Some(token))
     }
 
@@ -201,7 +239,8 @@ impl Vocabulary {
         let Some(object) = settings::read_object(path, Self::EXPECTED)? else {
             Err(Cause::MissingFile { file, expected: Self::EXPECTED })?
         };
-        let (mut ids, mut pieces) = (HashMap::with_capacity(object.len()), HashMap::with_capacity(object.len()));
+        let (mut ids, mut pieces) =
+            (HashMap::with_capacity(object.len()), HashMap::with_capacity(object.len()));
         for (piece, id) in object {
             let id = settings::id_of(&file, &piece, &id)?;
             pieces.insert(id, piece.clone());
@@ -217,7 +256,8 @@ impl Vocabulary {
 
     /// The id of a token that must be there.
     pub(crate) fn required(&self, file: &Path, token: &str) -> Result<u32> {
-        let missing = || Cause::MissingToken { file: file.display().to_string(), token: token.to_owned() };
+        let missing =
+            || Cause::MissingToken { file: file.display().to_string(), token: token.to_owned() };
         Ok(self.id(token).ok_or_else(missing)?)
     }
 

@@ -39,7 +39,8 @@ impl PlBart {
         })?;
         let others = std::mem::take(&mut specials.additional);
         specials.additional = languages.iter().cloned().map(Special::Text).collect();
-        let new: Vec<Special> = others.into_iter().filter(|other| !specials.additional.contains(other)).collect();
+        let new: Vec<Special> =
+            others.into_iter().filter(|other| !specials.additional.contains(other)).collect();
         specials.additional.extend(new);
         let mut last = languages;
         if codes.len() == codes::PLBART_BASE.len() {
@@ -48,7 +49,8 @@ impl PlBart {
         let sentence_piece = SentencePiece::open(&folder.join("sentencepiece.bpe.model"))?;
         let mut subwords = Self { sentence_piece, last, unk: 3 };
         let unk = specials.get("unk_token").unwrap_or("<unk>");
-        let added = settings.added.iter().find(|(_, token)| token.content == unk).map(|(id, _)| *id);
+        let added =
+            settings.added.iter().find(|(_, token)| token.content == unk).map(|(id, _)| *id);
         subwords.unk = added.unwrap_or_else(|| subwords.id(unk));
         Ok((Classic::new(Box::new(subwords), &settings.added, &specials), specials))
     }
@@ -57,7 +59,9 @@ impl PlBart {
         match settings.text("language_codes")? {
             None | Some("base") => Ok(codes::PLBART_BASE),
             Some("multi") => Ok(codes::PLBART),
-            Some(other) => Err(settings.wrong("language_codes", &Value::from(other), "base or multi"))?,
+            Some(other) => {
+                Err(settings.wrong("language_codes", &Value::from(other), "base or multi"))?
+            }
         }
     }
 }

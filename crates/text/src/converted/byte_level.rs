@@ -27,7 +27,9 @@ pub(crate) fn open(folder: &Path, settings: &Settings, normalizes_mask: bool) ->
     let merges = merges::read(&path, OddLines::Refuse)?;
     let spaced = settings.flag("add_prefix_space")?.unwrap_or(false);
     let tokenizer = guard(&path, || {
-        let cutter = BPE::builder().vocab_and_merges(vocabulary.into_iter().collect::<Vocab>(), merges).build();
+        let cutter = BPE::builder()
+            .vocab_and_merges(vocabulary.into_iter().collect::<Vocab>(), merges)
+            .build();
         // Either file can be the wrong one.
         let cutter = cutter.map_err(|error| format!("with the pieces of vocab.json: {error}"))?;
         let mut tokenizer = Tokenizer::new(cutter);

@@ -9,15 +9,20 @@ use std::collections::{HashMap, HashSet};
 
 use crate::sentencepiece::{Model, Trie};
 
-/// The maximum size of all merges. A model of 256,000 pieces has some 10 MB; one of ever longer runs of one letter would have
-/// gigabytes.
+/// The maximum size of all merges. A model of 256,000 pieces has some 10 MB; one of ever longer
+/// runs of one letter would have gigabytes.
 const MAX_BYTES: usize = 256 << 20;
 
 /// The merges of `vocabulary` (pieces with scores), best first, of pieces that the model has.
-pub(super) fn of(vocabulary: &[(String, f64)], model: &Model) -> Result<Vec<(String, String)>, String> {
-    let ids: HashMap<&str, u32> = model.pieces.iter().map(|piece| piece.text.as_str()).zip(0..).collect();
+pub(super) fn of(
+    vocabulary: &[(String, f64)],
+    model: &Model,
+) -> Result<Vec<(String, String)>, String> {
+    let ids: HashMap<&str, u32> =
+        model.pieces.iter().map(|piece| piece.text.as_str()).zip(0..).collect();
     let trie = Trie::new(ids.iter().map(|(piece, id)| (*piece, *id)));
-    let last: HashMap<&str, f64> = vocabulary.iter().map(|(piece, score)| (piece.as_str(), *score)).collect();
+    let last: HashMap<&str, f64> =
+        vocabulary.iter().map(|(piece, score)| (piece.as_str(), *score)).collect();
     let (mut merges, mut n_bytes) = (Vec::new(), 0);
     let mut seen = HashSet::new();
     for (piece, _) in vocabulary.iter().filter(|(piece, _)| seen.insert(piece.as_str())) {
@@ -27,15 +32,23 @@ pub(super) fn of(vocabulary: &[(String, f64)], model: &Model) -> Result<Vec<(Str
             if let Some(right_id) = ids.get(right) {
                 n_bytes += piece.len();
                 if n_bytes > MAX_BYTES {
-                    return Err(format!("its pieces merge in too many ways: more than {MAX_BYTES} bytes of merges"));
+                    return Err(format!(
+                        "its pieces merge in too many ways: more than {MAX_BYTES} bytes of merges"
+                    ));
                 }
-                merges.push(Merge { left, right, ids: (left_id, *right_id), score: last[piece.as_str()] });
+                merges.push(Merge {
+                    left,
+                    right,
+                    ids: (left_id, *right_id),
+                    score: last[piece.as_str()],
+                });
             }
         }
         merges[begin..].sort_by_key(|merge| merge.ids);
     }
     merges.sort_by(|one, other| {
-        let lengths = |merge: &Merge<'_>| Reverse((merge.left.chars().count(), merge.right.chars().count()));
+        let lengths =
+            |merge: &Merge<'_>| Reverse((merge.left.chars().count(), merge.right.chars().count()));
         other.score.total_cmp(&one.score).then_with(|| lengths(one).cmp(&lengths(other)))
     });
     Ok(merges.into_iter().map(|merge| (merge.left.to_owned(), merge.right.to_owned())).collect())

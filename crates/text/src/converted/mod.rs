@@ -1,8 +1,8 @@
-//! Tokenizers that transformers converts to the form of the `tokenizers` library: T5, mBART, NLLB, Pegasus, BART,
-//! Blenderbot, BERT, MPNet.
+//! Tokenizers that transformers converts to the form of the `tokenizers` library: T5, mBART, NLLB,
+//! Pegasus, BART, Blenderbot, BERT, MPNet.
 //!
-//! The library splits the text, not SentencePiece: results differ on some texts (no fallback to bytes, runs of spaces become
-//! one `▁`) and equal those of transformers' fast tokenizers.
+//! The library splits the text, not SentencePiece: results differ on some texts (no fallback to
+//! bytes, runs of spaces become one `▁`) and equal those of transformers' fast tokenizers.
 //!
 //! Source: transformers 4.57.6, `convert_slow_tokenizer.py` and `PreTrainedTokenizerFast.__init__`.
 
@@ -18,12 +18,25 @@ use tokenizers::{AddedToken, Tokenizer};
 use crate::error::{Cause, Result};
 use crate::folder::settings::{Settings, Special, Specials};
 
-/// Adds the folder's added tokens, then the special tokens, in transformers' order, which determines new ids.
-fn add_tokens(tokenizer: &mut Tokenizer, settings: &Settings, specials: &Specials) -> tokenizers::Result<()> {
-    add(tokenizer, settings.added.iter().map(|(id, token)| (*id, token.clone())).collect(), specials)
+/// Adds the folder's added tokens, then the special tokens, in transformers' order, which
+/// determines new ids.
+fn add_tokens(
+    tokenizer: &mut Tokenizer,
+    settings: &Settings,
+    specials: &Specials,
+) -> tokenizers::Result<()> {
+    add(
+        tokenizer,
+        settings.added.iter().map(|(id, token)| (*id, token.clone())).collect(),
+        specials,
+    )
 }
 
-fn add(tokenizer: &mut Tokenizer, mut added: Vec<(u32, AddedToken)>, specials: &Specials) -> tokenizers::Result<()> {
+fn add(
+    tokenizer: &mut Tokenizer,
+    mut added: Vec<(u32, AddedToken)>,
+    specials: &Specials,
+) -> tokenizers::Result<()> {
     added.sort_by_key(|(id, _)| *id);
     let known: Vec<String> = tokenizer
         .get_added_tokens_decoder()
@@ -35,7 +48,9 @@ fn add(tokenizer: &mut Tokenizer, mut added: Vec<(u32, AddedToken)>, specials: &
     let mut missing = Vec::new();
     for special in specials.unique() {
         match special {
-            Special::Text(text) if !known.contains(text) => missing.push(AddedToken::from(text.clone(), true)),
+            Special::Text(text) if !known.contains(text) => {
+                missing.push(AddedToken::from(text.clone(), true))
+            }
             Special::Token(token) if !tokens.contains(token) => missing.push(token.clone()),
             Special::Text(_) | Special::Token(_) => {}
         }

@@ -47,22 +47,30 @@ pub(crate) fn t5(path: &Path, model: &Model, settings: &Settings) -> Result<Conv
         "eos_token" | "unk_token" | "pad_token" => Special::Token(AddedToken::from(text, true)),
         _ => Special::Text(text),
     })?;
-    let given = specials.additional.iter().filter(|special| special.text().contains("<extra_id_")).count();
+    let given =
+        specials.additional.iter().filter(|special| special.text().contains("<extra_id_")).count();
     if given == 0 {
-        specials.additional.extend((0..n_sentinels).map(|index| Special::Text(format!("<extra_id_{index}>"))));
+        specials
+            .additional
+            .extend((0..n_sentinels).map(|index| Special::Text(format!("<extra_id_{index}>"))));
     } else if n_sentinels > 0 && given != n_sentinels {
         let expected = format!("as many as additional_special_tokens has <extra_id_...>, {given}");
         Err(settings.wrong("extra_ids", &Value::from(n_sentinels), &expected))?;
     }
     let sentinels = (0..n_sentinels).rev().map(|index| (format!("<extra_id_{index}>"), 0.0));
-    let prefixed = !settings.has("add_prefix_space") || settings.flag("add_prefix_space")?.unwrap_or(false);
+    let prefixed =
+        !settings.has("add_prefix_space") || settings.flag("add_prefix_space")?.unwrap_or(false);
     let prepend = match (prefixed, settings.flag("legacy")?.unwrap_or(true)) {
         (false, _) => PrependScheme::Never,
         (true, true) => PrependScheme::Always,
         (true, false) => PrependScheme::First,
     };
-    let plan =
-        Plan { vocabulary: pieces(model, 0).chain(sentinels).collect(), unk_id: trained_unk(model, 0), prepend, splits_whitespace: false };
+    let plan = Plan {
+        vocabulary: pieces(model, 0).chain(sentinels).collect(),
+        unk_id: trained_unk(model, 0),
+        prepend,
+        splits_whitespace: false,
+    };
     let mut tokenizer = convert(path, model, plan)?;
     guard(path, || add_tokens(&mut tokenizer, settings, &specials))?;
     Ok(Converted { tokenizer, specials })
@@ -71,19 +79,24 @@ pub(crate) fn t5(path: &Path, model: &Model, settings: &Settings) -> Result<Conv
 /// mBART-25: fairseq's first tokens, the model's pieces, the languages, `<mask>`.
 pub(crate) fn mbart(path: &Path, model: &Model, settings: &Settings) -> Result<Converted> {
     let mut specials = settings.specials(&BART_SPECIALS, |name, text| match name {
-        "mask_token" => Special::Token(AddedToken::from(text, false).lstrip(true).normalized(false)),
+        "mask_token" => {
+            Special::Token(AddedToken::from(text, false).lstrip(true).normalized(false))
+        }
         _ => Special::Text(text),
     })?;
     let others = std::mem::take(&mut specials.additional);
-    specials.additional = codes::MBART.iter().map(|code| Special::Text((*code).to_owned())).collect();
-    let new: Vec<Special> = others.into_iter().filter(|other| !specials.additional.contains(other)).collect();
+    specials.additional =
+        codes::MBART.iter().map(|code| Special::Text((*code).to_owned())).collect();
+    let new: Vec<Special> =
+        others.into_iter().filter(|other| !specials.additional.contains(other)).collect();
     specials.additional.extend(new);
     fairseq(path, model, settings, specials, codes::MBART.iter().copied().chain(["<mask>"]))
 }
 
 /// mBART-50: like mBART-25, with more languages.
 pub(crate) fn mbart50(path: &Path, model: &Model, settings: &Settings) -> Result<Converted> {
-    let defaults: Vec<(&str, &str)> = BART_SPECIALS.into_iter().filter(|(name, _)| *name != "bos_token").collect();
+    let defaults: Vec<(&str, &str)> =
+        BART_SPECIALS.into_iter().filter(|(name, _)| *name != "bos_token").collect();
     let mut specials = settings.specials(&defaults, |name, text| match name {
         "mask_token" => Special::Token(AddedToken::from(text, false).lstrip(true)),
         _ => Special::Text(text),
@@ -98,11 +111,14 @@ pub(crate) fn mbart50(path: &Path, model: &Model, settings: &Settings) -> Result
 pub(crate) fn nllb(path: &Path, model: &Model, settings: &Settings) -> Result<Converted> {
     let mut specials = settings.specials(&BART_SPECIALS, |name, text| match name {
         "mask_token" => Special::Token(AddedToken::from(text, true).lstrip(true).normalized(true)),
-        "bos_token" | "pad_token" | "eos_token" | "unk_token" => Special::Token(AddedToken::from(text, true)),
+        "bos_token" | "pad_token" | "eos_token" | "unk_token" => {
+            Special::Token(AddedToken::from(text, true))
+        }
         _ => Special::Text(text),
     })?;
     if settings.additional()?.is_none() {
-        specials.additional = codes::NLLB.iter().map(|code| Special::Text((*code).to_owned())).collect();
+        specials.additional =
+            codes::NLLB.iter().map(|code| Special::Text((*code).to_owned())).collect();
     }
     fairseq(path, model, settings, specials, [].into_iter())
 }
@@ -110,7 +126,12 @@ pub(crate) fn nllb(path: &Path, model: &Model, settings: &Settings) -> Result<Co
 /// Pegasus: two tokens, the masks and the unused tokens, then the model's pieces from the third on.
 pub(crate) fn pegasus(path: &Path, model: &Model, settings: &Settings) -> Result<Converted> {
     let offset = settings.count("offset")?.unwrap_or(103);
-    let defaults = [("pad_token", "<pad>"), ("eos_token", "</s>"), ("unk_token", "<unk>"), ("mask_token", "<mask_2>")];
+    let defaults = [
+        ("pad_token", "<pad>"),
+        ("eos_token", "</s>"),
+        ("unk_token", "<unk>"),
+        ("mask_token", "<mask_2>"),
+    ];
     let mut specials = settings.specials(&defaults, |_, text| Special::Text(text))?;
     let sentence_mask = match settings.has("mask_token_sent") {
         true => settings.text("mask_token_sent")?,
@@ -119,13 +140,21 @@ pub(crate) fn pegasus(path: &Path, model: &Model, settings: &Settings) -> Result
     let text = |text: &str| Special::Text(text.to_owned());
     let unused = |index: usize| format!("<unk_{index}>");
     if settings.additional()?.is_none() {
-        specials.additional = sentence_mask.map(text).into_iter().chain((2..offset).map(|index| Special::Text(unused(index)))).collect();
+        specials.additional = sentence_mask
+            .map(text)
+            .into_iter()
+            .chain((2..offset).map(|index| Special::Text(unused(index))))
+            .collect();
     } else {
-        if let Some(mask) = sentence_mask.filter(|mask| !specials.additional.iter().any(|special| special.text() == *mask)) {
+        if let Some(mask) = sentence_mask
+            .filter(|mask| !specials.additional.iter().any(|special| special.text() == *mask))
+        {
             specials.additional.insert(0, text(mask));
         }
         let n_given = specials.additional.len();
-        specials.additional.extend((n_given..offset.saturating_sub(1)).map(|index| Special::Text(unused(index))));
+        specials
+            .additional
+            .extend((n_given..offset.saturating_sub(1)).map(|index| Special::Text(unused(index))));
     }
     let first = [
         specials.get("pad_token"),
@@ -133,9 +162,19 @@ pub(crate) fn pegasus(path: &Path, model: &Model, settings: &Settings) -> Result
         sentence_mask,
         specials.get("mask_token").filter(|_| sentence_mask.is_some()),
     ];
-    let first: Vec<(String, f64)> = first.into_iter().flatten().map(|token| (token.to_owned(), 0.0)).collect();
-    let vocabulary = first.into_iter().chain((2..offset).map(|index| (unused(index), -100.0))).chain(pieces(model, 2)).collect();
-    let plan = Plan { vocabulary, unk_id: trained_unk(model, offset), prepend: PrependScheme::Always, splits_whitespace: true };
+    let first: Vec<(String, f64)> =
+        first.into_iter().flatten().map(|token| (token.to_owned(), 0.0)).collect();
+    let vocabulary = first
+        .into_iter()
+        .chain((2..offset).map(|index| (unused(index), -100.0)))
+        .chain(pieces(model, 2))
+        .collect();
+    let plan = Plan {
+        vocabulary,
+        unk_id: trained_unk(model, offset),
+        prepend: PrependScheme::Always,
+        splits_whitespace: true,
+    };
     let mut tokenizer = convert(path, model, plan)?;
     guard(path, || add(&mut tokenizer, Vec::new(), &specials))?;
     Ok(Converted { tokenizer, specials })
@@ -149,8 +188,14 @@ fn fairseq<'a>(
     last: impl Iterator<Item = &'a str>,
 ) -> Result<Converted> {
     let unscored = |token: &str| (token.to_owned(), 0.0);
-    let vocabulary = FAIRSEQ.into_iter().map(unscored).chain(pieces(model, 3)).chain(last.map(unscored)).collect();
-    let plan = Plan { vocabulary, unk_id: 3, prepend: PrependScheme::Always, splits_whitespace: false };
+    let vocabulary = FAIRSEQ
+        .into_iter()
+        .map(unscored)
+        .chain(pieces(model, 3))
+        .chain(last.map(unscored))
+        .collect();
+    let plan =
+        Plan { vocabulary, unk_id: 3, prepend: PrependScheme::Always, splits_whitespace: false };
     let mut tokenizer = convert(path, model, plan)?;
     guard(path, || add_tokens(&mut tokenizer, settings, &specials))?;
     Ok(Converted { tokenizer, specials })
@@ -163,7 +208,10 @@ fn pieces(model: &Model, first: usize) -> impl Iterator<Item = (String, f64)> {
 
 /// The unknown piece's id; an invalid one becomes `usize::MAX`, which the library refuses.
 fn trained_unk(model: &Model, offset: usize) -> usize {
-    usize::try_from(model.trained_unk_id()).ok().and_then(|id| id.checked_add(offset)).unwrap_or(usize::MAX)
+    usize::try_from(model.trained_unk_id())
+        .ok()
+        .and_then(|id| id.checked_add(offset))
+        .unwrap_or(usize::MAX)
 }
 
 fn convert(path: &Path, model: &Model, plan: Plan) -> Result<Tokenizer> {
@@ -172,7 +220,8 @@ fn convert(path: &Path, model: &Model, plan: Plan) -> Result<Tokenizer> {
             Algorithm::Unigram => Unigram::from(plan.vocabulary, Some(plan.unk_id), false)?.into(),
             Algorithm::Bpe => {
                 let merges = merges::of(&plan.vocabulary, model)?;
-                let ids: HashMap<String, u32> = plan.vocabulary.into_iter().map(|(piece, _)| piece).zip(0..).collect();
+                let ids: HashMap<String, u32> =
+                    plan.vocabulary.into_iter().map(|(piece, _)| piece).zip(0..).collect();
                 BPE::builder()
                     .vocab_and_merges(ids.into_iter().collect::<Vocab>(), merges)
                     .unk_token(model.trained_unk_piece())
@@ -182,8 +231,13 @@ fn convert(path: &Path, model: &Model, plan: Plan) -> Result<Tokenizer> {
             }
         };
         let mut tokenizer = Tokenizer::new(cutter);
-        let added = model.pieces.iter().filter(|piece| matches!(piece.kind(), Kind::Control | Kind::UserDefined));
-        let added = added.map(|piece| AddedToken::from(piece.text.clone(), piece.is(Kind::Control)).normalized(false));
+        let added = model
+            .pieces
+            .iter()
+            .filter(|piece| matches!(piece.kind(), Kind::Control | Kind::UserDefined));
+        let added = added.map(|piece| {
+            AddedToken::from(piece.text.clone(), piece.is(Kind::Control)).normalized(false)
+        });
         tokenizer.add_tokens(added.collect::<Vec<_>>())?;
         let charsmap = model.rules().charsmap;
         let mut normalizers: Vec<NormalizerWrapper> = Vec::new();
@@ -191,11 +245,15 @@ fn convert(path: &Path, model: &Model, plan: Plan) -> Result<Tokenizer> {
             normalizers.push(Precompiled::from(&charsmap)?.into());
         }
         normalizers.push(Strip::new(false, true).into());
-        normalizers.push(Replace::new(ReplacePattern::Regex(" {2,}".to_owned()), SPACE.to_string())?.into());
+        normalizers.push(
+            Replace::new(ReplacePattern::Regex(" {2,}".to_owned()), SPACE.to_string())?.into(),
+        );
         tokenizer.with_normalizer(Some(Sequence::new(normalizers)))?;
         let metaspace = Metaspace::new(SPACE, plan.prepend, true);
         let before: PreTokenizerWrapper = match plan.splits_whitespace {
-            true => PreTokenizers::new(vec![WhitespaceSplit.into(), metaspace.clone().into()]).into(),
+            true => {
+                PreTokenizers::new(vec![WhitespaceSplit.into(), metaspace.clone().into()]).into()
+            }
             false => metaspace.clone().into(),
         };
         tokenizer.with_pre_tokenizer(Some(before));

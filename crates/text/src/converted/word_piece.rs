@@ -27,14 +27,17 @@ pub(crate) fn open(folder: &Path, settings: &Settings, is_mpnet: bool) -> Result
     })?;
     let path = folder.join("vocab.txt");
     let bytes = tokenizer_file::read(&path, EXPECTED)?;
-    let lines = Lines::new(bytes.as_slice(), path.display().to_string()).collect::<Result<Vec<_>>>()?;
+    let lines =
+        Lines::new(bytes.as_slice(), path.display().to_string()).collect::<Result<Vec<_>>>()?;
     let pieces: Vocab = lines.into_iter().zip(0..).collect();
     let unknown = specials.get("unk_token").unwrap_or("[UNK]").to_owned();
     let lowercase = settings.flag("do_lower_case")?.unwrap_or(true);
-    let [chinese, accents] = ["tokenize_chinese_chars", "strip_accents"].map(|name| settings.flag(name));
+    let [chinese, accents] =
+        ["tokenize_chinese_chars", "strip_accents"].map(|name| settings.flag(name));
     let normalizer = BertNormalizer::new(true, chinese?.unwrap_or(true), accents?, lowercase);
     let tokenizer = guard(&path, || {
-        let mut tokenizer = Tokenizer::new(WordPiece::builder().vocab(pieces).unk_token(unknown).build()?);
+        let mut tokenizer =
+            Tokenizer::new(WordPiece::builder().vocab(pieces).unk_token(unknown).build()?);
         tokenizer.with_normalizer(Some(normalizer))?;
         tokenizer.with_pre_tokenizer(Some(BertPreTokenizer));
         tokenizer.with_decoder(Some(Decoder::new("##".to_owned(), true)));

@@ -21,7 +21,10 @@ pub(crate) fn read(path: &Path, odd_lines: OddLines) -> Result<Vec<(String, Stri
     let bytes = tokenizer_file::read(path, EXPECTED)?;
     let text = String::from_utf8(bytes).map_err(|error| Cause::NotUtf8 {
         file: file.clone(),
-        line: 1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count(),
+        line: 1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count(),
         byte: error.utf8_error().valid_up_to() + 1,
     })?;
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
@@ -32,7 +35,11 @@ pub(crate) fn read(path: &Path, odd_lines: OddLines) -> Result<Vec<(String, Stri
         match pieces[..] {
             [left, right] => merges.push((left.to_owned(), right.to_owned())),
             _ if odd_lines == OddLines::Skip => {}
-            _ => Err(Cause::BadMerge { file: file.clone(), line: number + 1, n_pieces: pieces.len() })?,
+            _ => Err(Cause::BadMerge {
+                file: file.clone(),
+                line: number + 1,
+                n_pieces: pieces.len(),
+            })?,
         }
     }
     Ok(merges)

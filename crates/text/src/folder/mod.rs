@@ -1,7 +1,8 @@
 //! Reads the tokenizer of a checkpoint's folder.
 //!
-//! A `tokenizer.json` is read unchanged. Otherwise the files of a family are read, which is named by `tokenizer_class` in
-//! `tokenizer_config.json`, else by `tokenizer_class` or `model_type` in `config.json`.
+//! A `tokenizer.json` is read unchanged. Otherwise the files of a family are read, which is named
+//! by `tokenizer_class` in `tokenizer_config.json`, else by `tokenizer_class` or `model_type` in
+//! `config.json`.
 //!
 //! Source: transformers 4.57.6, `AutoTokenizer.from_pretrained`.
 
@@ -45,7 +46,8 @@ pub(crate) enum Family {
     ByT5,
 }
 
-/// The classes of each family without `Fast`, and the values of `model_type` of models that name no class.
+/// The classes of each family without `Fast`, and the values of `model_type` of models that name no
+/// class.
 const FAMILIES: [(Family, &[&str], &[&str]); 14] = [
     (Family::Marian, &["MarianTokenizer"], &["marian"]),
     (Family::M2m100, &["M2M100Tokenizer"], &["m2m_100"]),
@@ -54,8 +56,16 @@ const FAMILIES: [(Family, &[&str], &[&str]); 14] = [
     (Family::Nllb, &["NllbTokenizer"], &["nllb", "nllb-moe"]),
     (Family::PlBart, &["PLBartTokenizer"], &["plbart"]),
     (Family::Pegasus, &["PegasusTokenizer"], &["pegasus", "pegasus_x", "bigbird_pegasus"]),
-    (Family::T5, &["T5Tokenizer", "MT5Tokenizer"], &["t5", "mt5", "umt5", "longt5", "switch_transformers"]),
-    (Family::Bart, &["BartTokenizer", "LEDTokenizer", "MvpTokenizer", "RobertaTokenizer"], &["bart", "led", "mvp", "roberta"]),
+    (
+        Family::T5,
+        &["T5Tokenizer", "MT5Tokenizer"],
+        &["t5", "mt5", "umt5", "longt5", "switch_transformers"],
+    ),
+    (
+        Family::Bart,
+        &["BartTokenizer", "LEDTokenizer", "MvpTokenizer", "RobertaTokenizer"],
+        &["bart", "led", "mvp", "roberta"],
+    ),
     (Family::Blenderbot, &["BlenderbotTokenizer"], &["blenderbot"]),
     (Family::BlenderbotSmall, &["BlenderbotSmallTokenizer"], &["blenderbot-small"]),
     (Family::Bert, &["BertTokenizer", "DistilBertTokenizer"], &["bert", "distilbert"]),
@@ -71,7 +81,10 @@ impl Family {
 
     /// The family of a model that names no class.
     fn of_model(model_type: &str) -> Option<Self> {
-        FAMILIES.iter().find(|(_, _, models)| models.contains(&model_type)).map(|(family, ..)| *family)
+        FAMILIES
+            .iter()
+            .find(|(_, _, models)| models.contains(&model_type))
+            .map(|(family, ..)| *family)
     }
 
     /// The files of the family's tokenizer; errors name the first.
@@ -97,14 +110,16 @@ impl Family {
             // The base vocabulary works without a language.
             Self::PlBart => (codes.len() > codes::PLBART_BASE.len()).then_some("en_XX"),
             Self::Marian | Self::Pegasus | Self::T5 | Self::ByT5 => None,
-            Self::Bart | Self::Blenderbot | Self::BlenderbotSmall | Self::Bert | Self::Mpnet => None,
+            Self::Bart | Self::Blenderbot | Self::BlenderbotSmall | Self::Bert | Self::Mpnet => {
+                None
+            }
         }
     }
 }
 
 impl Tokenizer {
-    /// Reads the tokenizer of a checkpoint's folder: `tokenizer.json` if it exists, otherwise the files of the family
-    /// that `tokenizer_config.json` or `config.json` names.
+    /// Reads the tokenizer of a checkpoint's folder: `tokenizer.json` if it exists, otherwise the
+    /// files of the family that `tokenizer_config.json` or `config.json` names.
     ///
     /// | family | files |
     /// |---|---|
@@ -116,8 +131,9 @@ impl Tokenizer {
     /// | BERT, DistilBERT, MPNet | `vocab.txt` |
     /// | ByT5 | none |
     ///
-    /// A `target_tokenizer.json` beside `tokenizer.json`, written by [`crate::TrainedTokenizer::files`], is that of the
-    /// target language. `tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json` are optional.
+    /// A `target_tokenizer.json` beside `tokenizer.json`, written by
+    /// [`crate::TrainedTokenizer::files`], is that of the target language. `tokenizer_config.json`,
+    /// `special_tokens_map.json` and `added_tokens.json` are optional.
     ///
     /// Fails if a file is missing or invalid. Never panics.
     pub fn from_folder(folder: impl AsRef<Path>) -> Result<Self> {
@@ -142,7 +158,8 @@ fn open(folder: &Path) -> Result<Tokenizer> {
     }
     settings.check_supported()?;
     let Some(family) = family(folder, &settings)? else { Err(no_family(folder, &settings))? };
-    let missing: Vec<&str> = family.files().iter().copied().filter(|name| !folder.join(name).exists()).collect();
+    let missing: Vec<&str> =
+        family.files().iter().copied().filter(|name| !folder.join(name).exists()).collect();
     if !missing.is_empty() && missing.len() == family.files().len() {
         Err(Cause::NoTokenizer { file: file.display().to_string() })?;
     }
@@ -180,7 +197,8 @@ pub(crate) fn needs_no_pieces(folder: &Path) -> bool {
 
 fn no_family(folder: &Path, settings: &Settings) -> Cause {
     let file = folder.join("tokenizer.json").display().to_string();
-    let names = ["source.spm", "sentencepiece.bpe.model", "spiece.model", "vocab.json", "vocab.txt"];
+    let names =
+        ["source.spm", "sentencepiece.bpe.model", "spiece.model", "vocab.json", "vocab.txt"];
     let found: Vec<&str> = names.into_iter().filter(|name| folder.join(name).exists()).collect();
     match settings.class() {
         _ if found.is_empty() => Cause::NoTokenizer { file },
@@ -211,14 +229,17 @@ fn read(folder: &Path, family: Family, settings: &Settings) -> Result<Tokenizer>
             library(convert(&name, &model, settings)?)
         }
         Family::Bart => library(byte_level::open(folder, settings, true)?),
-        Family::Bert | Family::Mpnet => library(word_piece::open(folder, settings, family == Family::Mpnet)?),
+        Family::Bert | Family::Mpnet => {
+            library(word_piece::open(folder, settings, family == Family::Mpnet)?)
+        }
         Family::Blenderbot => library(byte_level::open(folder, settings, false)?),
     };
     let mut tokenizer = Tokenizer::new(engine, file, spaces);
     let id = |token: Option<&str>| {
         let token = token.unwrap_or("</s>");
         // The ids are those of `vocab.json` if the family has one.
-        let table = family.files().iter().find(|name| **name == "vocab.json").or(family.files().first());
+        let table =
+            family.files().iter().find(|name| **name == "vocab.json").or(family.files().first());
         let file = table.map_or(name.clone(), |table| folder.join(table)).display().to_string();
         let missing = || Cause::MissingToken { file, token: token.to_owned() };
         Ok::<_, crate::Error>(tokenizer.token_id(token).ok_or_else(missing)?)
@@ -226,9 +247,10 @@ fn read(folder: &Path, family: Family, settings: &Settings) -> Result<Tokenizer>
     let eos = specials.get("eos_token");
     tokenizer.template = Some(match family {
         Family::BlenderbotSmall => Template::default(),
-        Family::Bart | Family::Bert | Family::Mpnet => {
-            Template { prefix: vec![id(specials.get("cls_token"))?], suffix: vec![id(specials.get("sep_token"))?] }
-        }
+        Family::Bart | Family::Bert | Family::Mpnet => Template {
+            prefix: vec![id(specials.get("cls_token"))?],
+            suffix: vec![id(specials.get("sep_token"))?],
+        },
         // transformers always appends `</s>`, whatever `eos_token` is.
         Family::T5 | Family::ByT5 => Template { prefix: vec![], suffix: vec![id(Some("</s>"))?] },
         Family::Marian
@@ -252,7 +274,8 @@ fn library(converted: sentence_piece::Converted) -> (Engine, Specials) {
     (Engine::Library(Arc::new(converted.tokenizer)), converted.specials)
 }
 
-/// The treatment of spaces before punctuation: the folder's setting, else the default of the family's class.
+/// The treatment of spaces before punctuation: the folder's setting, else the default of the
+/// family's class.
 fn spaces(settings: &Settings, family: Option<Family>) -> Result<Spaces> {
     let default = family == Some(Family::PlBart) && !settings.has(tokenizer_file::CLEAN_UP);
     Ok(match settings.flag(tokenizer_file::CLEAN_UP)?.unwrap_or(default) {
@@ -271,10 +294,20 @@ fn add_languages(tokenizer: &mut Tokenizer, family: Family, settings: &Settings)
         Family::MBart50 => (codes::MBART50, SourcePlace::First, TargetPlace::Forced),
         Family::Nllb => {
             let legacy = settings.flag("legacy_behaviour")?.unwrap_or(false);
-            (codes::NLLB, if legacy { SourcePlace::Last } else { SourcePlace::First }, TargetPlace::Forced)
+            (
+                codes::NLLB,
+                if legacy { SourcePlace::Last } else { SourcePlace::First },
+                TargetPlace::Forced,
+            )
         }
         Family::PlBart => (PlBart::codes(settings)?, SourcePlace::Last, TargetPlace::Start),
-        Family::Pegasus | Family::ByT5 | Family::Bart | Family::Blenderbot | Family::BlenderbotSmall | Family::Bert | Family::Mpnet => {
+        Family::Pegasus
+        | Family::ByT5
+        | Family::Bart
+        | Family::Blenderbot
+        | Family::BlenderbotSmall
+        | Family::Bert
+        | Family::Mpnet => {
             return Ok(());
         }
     };
@@ -289,53 +322,72 @@ fn add_languages(tokenizer: &mut Tokenizer, family: Family, settings: &Settings)
     // Languages that a checkpoint adds to the family's.
     for special in settings.additional()?.into_iter().flatten() {
         let code = special.text();
-        let is_new = matches!(family, Family::MBart | Family::MBart50 | Family::Nllb) && !known.iter().any(|(known, _)| known == code);
+        let is_new = matches!(family, Family::MBart | Family::MBart50 | Family::Nllb)
+            && !known.iter().any(|(known, _)| known == code);
         if is_new && looks_like_a_code(code) {
             known.extend(tokenizer.token_id(code).map(|id| (code.to_owned(), id)));
         }
     }
     let eos_token = settings.text("eos_token")?.unwrap_or("</s>");
-    let Some(eos) = tokenizer.token_id(eos_token).filter(|_| !known.is_empty()) else { return Ok(()) };
+    let Some(eos) = tokenizer.token_id(eos_token).filter(|_| !known.is_empty()) else {
+        return Ok(());
+    };
     // A tokenizer.json keeps its template where transformers has no fast tokenizer of the family.
     let is_set = tokenizer.template.is_some() || !matches!(family, Family::M2m100 | Family::PlBart);
     tokenizer.languages = Some(Languages { known, source, target, eos });
     let chosen = settings.text("src_lang")?.or_else(|| family.default_source(codes));
     if let Some(code) = chosen.filter(|_| is_set) {
         let languages = tokenizer.languages.as_ref().expect("set above");
-        tokenizer.template = match (languages.find(&tokenizer.file, code), tokenizer.template.is_some()) {
-            (Ok(id), _) => Some(languages.template(id)),
-            // A tokenizer.json of other languages keeps its own template.
-            (Err(_), false) => None,
-            (Err(error), true) => match family {
-                // As transformers: the vocabulary's unknown token.
-                Family::Nllb => {
-                    let unk = settings.text("unk_token")?.unwrap_or("<unk>");
-                    tokenizer.token_id(unk).map(|id| languages.template(id))
-                }
-                _ => return Err(error),
-            },
-        };
+        tokenizer.template =
+            match (languages.find(&tokenizer.file, code), tokenizer.template.is_some()) {
+                (Ok(id), _) => Some(languages.template(id)),
+                // A tokenizer.json of other languages keeps its own template.
+                (Err(_), false) => None,
+                (Err(error), true) => match family {
+                    // As transformers: the vocabulary's unknown token.
+                    Family::Nllb => {
+                        let unk = settings.text("unk_token")?.unwrap_or("<unk>");
+                        tokenizer.token_id(unk).map(|id| languages.template(id))
+                    }
+                    _ => return Err(error),
+                },
+            };
     }
     Ok(())
 }
 
 /// The language of a piece of MADLAD-400 such as `<2de>` (Kudugunta et al. 2023).
 fn madlad_language(piece: &str) -> Option<&str> {
-    piece.strip_prefix("<2")?.strip_suffix('>').filter(|code| code.starts_with(|char: char| char.is_ascii_alphabetic()))
+    piece
+        .strip_prefix("<2")?
+        .strip_suffix('>')
+        .filter(|code| code.starts_with(|char: char| char.is_ascii_alphabetic()))
 }
 
 /// The languages of Marian and MADLAD-400: pieces of the vocabulary.
-fn add_target_languages(tokenizer: &mut Tokenizer, language: fn(&str) -> Option<&str>) -> Result<()> {
+fn add_target_languages(
+    tokenizer: &mut Tokenizer,
+    language: fn(&str) -> Option<&str>,
+) -> Result<()> {
     let mut known = tokenizer.pieces_like(|piece| language(piece).map(str::to_owned));
     known.sort_unstable_by_key(|(_, id)| *id);
     if !known.is_empty() {
-        tokenizer.languages = Some(Languages { known, source: SourcePlace::Nowhere, target: TargetPlace::InSource, eos: 0 });
+        tokenizer.languages = Some(Languages {
+            known,
+            source: SourcePlace::Nowhere,
+            target: TargetPlace::InSource,
+            eos: 0,
+        });
     }
     Ok(())
 }
 
 /// Whether a token looks like `eng_Latn` or `en_XX`.
 fn looks_like_a_code(token: &str) -> bool {
-    let is = |part: &str, lengths: [usize; 2]| lengths.contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_alphabetic());
-    token.split_once('_').is_some_and(|(language, script)| is(language, [2, 3]) && is(script, [2, 4]))
+    let is = |part: &str, lengths: [usize; 2]| {
+        lengths.contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_alphabetic())
+    };
+    token
+        .split_once('_')
+        .is_some_and(|(language, script)| is(language, [2, 3]) && is(script, [2, 4]))
 }

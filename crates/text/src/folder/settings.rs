@@ -23,8 +23,13 @@ pub(crate) const BART_SPECIALS: [(&str, &str); 7] = [
     ("mask_token", "<mask>"),
 ];
 
-pub(crate) const BERT_SPECIALS: [(&str, &str); 5] =
-    [("unk_token", "[UNK]"), ("sep_token", "[SEP]"), ("pad_token", "[PAD]"), ("cls_token", "[CLS]"), ("mask_token", "[MASK]")];
+pub(crate) const BERT_SPECIALS: [(&str, &str); 5] = [
+    ("unk_token", "[UNK]"),
+    ("sep_token", "[SEP]"),
+    ("pad_token", "[PAD]"),
+    ("cls_token", "[CLS]"),
+    ("mask_token", "[MASK]"),
+];
 
 pub(crate) const MPNET_SPECIALS: [(&str, &str); 7] = [
     ("bos_token", "<s>"),
@@ -37,7 +42,8 @@ pub(crate) const MPNET_SPECIALS: [(&str, &str); 7] = [
 ];
 
 /// The special tokens that have a name, in transformers' order.
-pub(crate) const NAMED: [&str; 7] = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+pub(crate) const NAMED: [&str; 7] =
+    ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 const ADDITIONAL: &str = "additional_special_tokens";
 
 const SPECIAL_TOKENS_MAP: &str = "Hugging Face's special_tokens_map.json";
@@ -81,17 +87,28 @@ impl Settings {
             added = added_tokens(&file, &tokens)?;
             for name in NAMED {
                 let text = values.get(name).and_then(text_of).map(str::to_owned);
-                if let Some((_, token)) = added.iter().find(|(_, token)| Some(&token.content) == text.as_ref()) {
+                if let Some((_, token)) =
+                    added.iter().find(|(_, token)| Some(&token.content) == text.as_ref())
+                {
                     values.insert(name.to_owned(), token_value(token));
                 }
             }
         } else {
             merge_special_tokens_map(folder, &mut values)?;
-            let map = read_object(&folder.join("added_tokens.json"), ADDED_TOKENS)?.unwrap_or_default();
-            let special: HashSet<String> = NAMED.iter().chain([&ADDITIONAL]).filter_map(|name| values.get(*name)).flat_map(texts).collect();
+            let map =
+                read_object(&folder.join("added_tokens.json"), ADDED_TOKENS)?.unwrap_or_default();
+            let special: HashSet<String> = NAMED
+                .iter()
+                .chain([&ADDITIONAL])
+                .filter_map(|name| values.get(*name))
+                .flat_map(texts)
+                .collect();
             for (text, id) in &map {
                 let token = AddedToken::from(text.clone(), special.contains(text));
-                added.push((id_of(&folder.join("added_tokens.json").display().to_string(), text, id)?, token));
+                added.push((
+                    id_of(&folder.join("added_tokens.json").display().to_string(), text, id)?,
+                    token,
+                ));
             }
         }
         Ok(Self { file, values, added })
@@ -103,7 +120,9 @@ impl Settings {
             match self.values.get(name) {
                 None | Some(Value::Null | Value::Bool(false)) => {}
                 Some(Value::Object(options)) if options.is_empty() => {}
-                Some(other) => Err(self.wrong(name, other, "no such setting: it is not supported"))?,
+                Some(other) => {
+                    Err(self.wrong(name, other, "no such setting: it is not supported"))?
+                }
             }
         }
         Ok(())
@@ -120,7 +139,9 @@ impl Settings {
     }
 
     pub(crate) fn count(&self, name: &str) -> Result<Option<usize>> {
-        let count = |value: &Value| value.as_u64().filter(|count| *count <= MAX_COUNT).map(|count| count as usize);
+        let count = |value: &Value| {
+            value.as_u64().filter(|count| *count <= MAX_COUNT).map(|count| count as usize)
+        };
         self.setting(name, "a number from 0 to 65536", count)
     }
 
@@ -128,9 +149,16 @@ impl Settings {
         self.setting(name, "a string", text_of)
     }
 
-    fn setting<'a, T>(&'a self, name: &str, expected: &str, read: impl Fn(&'a Value) -> Option<T>) -> Result<Option<T>> {
+    fn setting<'a, T>(
+        &'a self,
+        name: &str,
+        expected: &str,
+        read: impl Fn(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>> {
         let value = self.values.get(name).filter(|value| !value.is_null());
-        Ok(value.map(|value| read(value).ok_or_else(|| self.wrong(name, value, expected))).transpose()?)
+        Ok(value
+            .map(|value| read(value).ok_or_else(|| self.wrong(name, value, expected)))
+            .transpose()?)
     }
 
     /// Whether a setting exists, even as `null`.
@@ -138,12 +166,21 @@ impl Settings {
         self.values.contains_key(name)
     }
 
-    /// The named special tokens: the settings', or else the family's. `of_text` makes a token of plain text like the
-    /// family's class.
-    pub(crate) fn specials(&self, defaults: &[(&str, &str)], of_text: impl Fn(&str, String) -> Special) -> Result<Specials> {
+    /// The named special tokens: the settings', or else the family's. `of_text` makes a token of
+    /// plain text like the family's class.
+    pub(crate) fn specials(
+        &self,
+        defaults: &[(&str, &str)],
+        of_text: impl Fn(&str, String) -> Special,
+    ) -> Result<Specials> {
         let mut named = Vec::new();
         for name in NAMED {
-            let default = || defaults.iter().find(|(key, _)| *key == name).map(|(_, text)| Special::Text((*text).to_owned()));
+            let default = || {
+                defaults
+                    .iter()
+                    .find(|(key, _)| *key == name)
+                    .map(|(_, text)| Special::Text((*text).to_owned()))
+            };
             let special = match self.values.get(name) {
                 None => default(),
                 Some(Value::Null) => None,
@@ -161,7 +198,11 @@ impl Settings {
     pub(crate) fn additional(&self) -> Result<Option<Vec<Special>>> {
         match self.values.get(ADDITIONAL) {
             None | Some(Value::Null) => Ok(None),
-            Some(Value::Array(tokens)) => tokens.iter().map(|token| self.special(ADDITIONAL, token)).collect::<Result<_>>().map(Some),
+            Some(Value::Array(tokens)) => tokens
+                .iter()
+                .map(|token| self.special(ADDITIONAL, token))
+                .collect::<Result<_>>()
+                .map(Some),
             Some(other) => Err(self.wrong(ADDITIONAL, other, "a list of tokens"))?,
         }
     }
@@ -178,7 +219,12 @@ impl Settings {
 
     /// The error of a setting with an invalid value.
     pub(crate) fn wrong(&self, name: &str, found: &Value, expected: &str) -> Cause {
-        Cause::WrongSetting { file: self.file.clone(), name: name.to_owned(), found: shortened(found), expected: expected.to_owned() }
+        Cause::WrongSetting {
+            file: self.file.clone(),
+            name: name.to_owned(),
+            found: shortened(found),
+            expected: expected.to_owned(),
+        }
     }
 }
 
@@ -200,12 +246,20 @@ impl Specials {
     /// The tokens without duplicates by text, the named ones first.
     pub(crate) fn unique(&self) -> Vec<&Special> {
         let mut seen = HashSet::new();
-        self.named.iter().map(|(_, special)| special).chain(&self.additional).filter(|special| seen.insert(special.text())).collect()
+        self.named
+            .iter()
+            .map(|(_, special)| special)
+            .chain(&self.additional)
+            .filter(|special| seen.insert(special.text()))
+            .collect()
     }
 }
 
 /// The object of a JSON file, `None` if it does not exist.
-pub(crate) fn read_object(path: &Path, expected: &'static str) -> Result<Option<Map<String, Value>>> {
+pub(crate) fn read_object(
+    path: &Path,
+    expected: &'static str,
+) -> Result<Option<Map<String, Value>>> {
     if !path.exists() {
         return Ok(None);
     }
@@ -217,13 +271,18 @@ pub(crate) fn read_object(path: &Path, expected: &'static str) -> Result<Option<
 pub(crate) fn id_of(file: &str, token: &str, id: &Value) -> Result<u32> {
     match id.as_u64().and_then(|id| u32::try_from(id).ok()) {
         Some(id) => Ok(id),
-        None => Err(Cause::BadId { file: file.to_owned(), token: token.to_owned(), found: shortened(id) })?,
+        None => Err(Cause::BadId {
+            file: file.to_owned(),
+            token: token.to_owned(),
+            found: shortened(id),
+        })?,
     }
 }
 
 /// `special_tokens_map.json` overrides `tokenizer_config.json`.
 fn merge_special_tokens_map(folder: &Path, values: &mut Map<String, Value>) -> Result<()> {
-    let map = read_object(&folder.join("special_tokens_map.json"), SPECIAL_TOKENS_MAP)?.unwrap_or_default();
+    let map = read_object(&folder.join("special_tokens_map.json"), SPECIAL_TOKENS_MAP)?
+        .unwrap_or_default();
     for (name, mut value) in map {
         if let Value::Object(token) = &mut value {
             token.insert("special".to_owned(), Value::Bool(true));

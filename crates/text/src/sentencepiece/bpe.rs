@@ -1,5 +1,6 @@
-//! Splitting text by byte pair encoding (Sennrich et al. 2016, section 3.2): the neighbours with the best score merge first,
-//! until no pair is a piece. SentencePiece's scores replace the list of merges.
+//! Splitting text by byte pair encoding (Sennrich et al. 2016, section 3.2): the neighbours with
+//! the best score merge first, until no pair is a piece. SentencePiece's scores replace the list of
+//! merges.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
@@ -47,7 +48,13 @@ impl Bpe {
     pub(crate) fn new(model: &Model) -> Self {
         let pieces = model.pieces.iter().zip(0..).filter(|(piece, _)| piece.is_in_text());
         let merge = |id, score, unused| Merge { id, score, unused };
-        Self { pieces: pieces.map(|(piece, id)| (piece.text.clone(), merge(id, piece.score, piece.is(Kind::Unused)))).collect() }
+        Self {
+            pieces: pieces
+                .map(|(piece, id)| {
+                    (piece.text.clone(), merge(id, piece.score, piece.is(Kind::Unused)))
+                })
+                .collect(),
+        }
     }
 
     /// Splits normalised text; characters without a piece have no id.
@@ -107,13 +114,22 @@ impl Bpe {
     }
 
     /// Appends a symbol's piece, or the parts of an unused piece.
-    fn take_apart<'a>(&self, symbol: &'a str, parts: &HashMap<&'a str, (&'a str, &'a str)>, cuts: &mut Vec<Cut<'a>>) {
+    fn take_apart<'a>(
+        &self,
+        symbol: &'a str,
+        parts: &HashMap<&'a str, (&'a str, &'a str)>,
+        cuts: &mut Vec<Cut<'a>>,
+    ) {
         let mut pending = vec![(symbol, 0)];
         while let Some((text, depth)) = pending.pop() {
             let merge = self.pieces.get(text);
             match (merge, parts.get(text)) {
-                (Some(merge), _) if !merge.unused || depth > MAX_DEPTH => cuts.push(Cut { text, id: Some(merge.id) }),
-                (Some(_), Some((left, right))) => pending.extend([(*right, depth + 1), (*left, depth + 1)]),
+                (Some(merge), _) if !merge.unused || depth > MAX_DEPTH => {
+                    cuts.push(Cut { text, id: Some(merge.id) })
+                }
+                (Some(_), Some((left, right))) => {
+                    pending.extend([(*right, depth + 1), (*left, depth + 1)])
+                }
                 (Some(_) | None, _) => cuts.push(Cut { text, id: None }),
             }
         }

@@ -1,9 +1,11 @@
 //! A normalizer's precompiled map of byte sequences to replacements.
 //!
-//! Source: SentencePiece's `precompiled_charsmap`: the size of a double array in bytes (u32, little endian), the double
-//! array (Darts, u32 units), then the replacements, each ended by NUL, which the double array's values point into.
+//! Source: SentencePiece's `precompiled_charsmap`: the size of a double array in bytes (u32, little
+//! endian), the double array (Darts, u32 units), then the replacements, each ended by NUL, which
+//! the double array's values point into.
 
-/// The maximum length of a replacement in bytes, which bounds the growth of a text. Unicode's have at most 54.
+/// The maximum length of a replacement in bytes, which bounds the growth of a text. Unicode's have
+/// at most 54.
 const MAX_REPLACEMENT_BYTES: usize = 256;
 
 /// Replacements of the longest matching sequence.
@@ -16,24 +18,35 @@ pub(crate) struct Charsmap {
 impl Charsmap {
     /// Reads a map; the error is the reason.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let (size, rest) = bytes.split_first_chunk::<4>().ok_or_else(|| format!("its {} bytes have no room for its size", bytes.len()))?;
+        let (size, rest) = bytes
+            .split_first_chunk::<4>()
+            .ok_or_else(|| format!("its {} bytes have no room for its size", bytes.len()))?;
         let size = u32::from_le_bytes(*size) as usize;
         if size >= rest.len() {
-            return Err(format!("it gives its double array {size} bytes, and {} are there", rest.len()));
+            return Err(format!(
+                "it gives its double array {size} bytes, and {} are there",
+                rest.len()
+            ));
         }
         if size == 0 || !size.is_multiple_of(1024) {
             return Err(format!("its double array has {size} bytes, expected a multiple of 1024"));
         }
         let (units, replacements) = rest.split_at(size);
-        let replacements = std::str::from_utf8(replacements).map_err(|error| format!("its replacements are not UTF-8: {error}"))?;
+        let replacements = std::str::from_utf8(replacements)
+            .map_err(|error| format!("its replacements are not UTF-8: {error}"))?;
         let (units, _) = units.as_chunks::<4>();
         let units: Vec<u32> = units.iter().map(|unit| u32::from_le_bytes(*unit)).collect();
         for value in units.iter().filter(|unit| is_value(**unit)).map(|unit| value_of(*unit)) {
             let Some(rest) = replacements.get(value..) else {
-                return Err(format!("a value points to byte {value} of {} bytes of replacements", replacements.len()));
+                return Err(format!(
+                    "a value points to byte {value} of {} bytes of replacements",
+                    replacements.len()
+                ));
             };
             if !rest.bytes().take(MAX_REPLACEMENT_BYTES + 1).any(|byte| byte == 0) {
-                return Err(format!("the replacement at byte {value} does not end after {MAX_REPLACEMENT_BYTES} bytes"));
+                return Err(format!(
+                    "the replacement at byte {value} does not end after {MAX_REPLACEMENT_BYTES} bytes"
+                ));
             }
         }
         Ok(Self { units, replacements: replacements.to_owned() })

@@ -1,7 +1,7 @@
 //! SentencePiece (Kudo and Richardson 2018): text to pieces and back.
 //!
-//! The results are those of PyPI's `sentencepiece` 0.2: `encode(text, out_type=str)` and `decode(pieces)`. Ids are the model's,
-//! not a family's.
+//! The results are those of PyPI's `sentencepiece` 0.2: `encode(text, out_type=str)` and
+//! `decode(pieces)`. Ids are the model's, not a family's.
 
 mod bpe;
 mod charsmap;
@@ -90,10 +90,21 @@ impl SentencePiece {
             Algorithm::Bpe => Cutter::Bpe(Bpe::new(&model)),
         };
         // A control symbol has precedence over a piece of the same spelling.
-        let in_text = |wanted| move |(piece, _): &(&proto::Piece, u32)| piece.is_in_text() == wanted;
-        let ids = model.pieces.iter().zip(0..).filter(in_text(true)).chain(model.pieces.iter().zip(0..).filter(in_text(false)));
+        let in_text =
+            |wanted| move |(piece, _): &(&proto::Piece, u32)| piece.is_in_text() == wanted;
+        let ids = model
+            .pieces
+            .iter()
+            .zip(0..)
+            .filter(in_text(true))
+            .chain(model.pieces.iter().zip(0..).filter(in_text(false)));
         let ids = ids.map(|(piece, id)| (piece.text.clone(), id)).collect();
-        let unk = model.pieces.iter().zip(0..).find(|(piece, _)| piece.is(Kind::Unknown)).map(|(_, id)| id);
+        let unk = model
+            .pieces
+            .iter()
+            .zip(0..)
+            .find(|(piece, _)| piece.is(Kind::Unknown))
+            .map(|(_, id)| id);
         let rules = model.rules();
         let first_spaces = match (rules.remove_extra_whitespaces(), rules.add_dummy_prefix()) {
             (true, _) => FirstSpaces::TakeAll,
@@ -115,12 +126,14 @@ impl SentencePiece {
         self.model.pieces.get(id as usize).map(|piece| piece.text.as_str())
     }
 
-    /// The id of a piece; the unknown piece's for any other text, `None` if there is no unknown piece.
+    /// The id of a piece; the unknown piece's for any other text, `None` if there is no unknown
+    /// piece.
     pub(crate) fn id(&self, piece: &str) -> Option<u32> {
         self.ids.get(piece).copied().or(self.unk)
     }
 
-    /// The pieces of a text. A run of characters without a piece becomes one piece, or pieces of its bytes (`<0xE6>`).
+    /// The pieces of a text. A run of characters without a piece becomes one piece, or pieces of
+    /// its bytes (`<0xE6>`).
     pub(crate) fn encode(&self, text: &str) -> Vec<String> {
         let normalized = self.normalizer.normalize(text);
         let cuts = match &self.cutter {
@@ -132,7 +145,9 @@ impl SentencePiece {
         for cut in cuts {
             let unknown = cut.id.is_none();
             match pieces.last_mut() {
-                _ if unknown && self.model.byte_fallback() => pieces.extend(cut.text.bytes().map(proto::piece_of)),
+                _ if unknown && self.model.byte_fallback() => {
+                    pieces.extend(cut.text.bytes().map(proto::piece_of))
+                }
                 Some(last) if unknown && after_unknown => last.push_str(cut.text),
                 _ => pieces.push(cut.text.to_owned()),
             }
@@ -154,16 +169,21 @@ impl SentencePiece {
             }
             push_bytes(&mut text, &mut bytes);
             at_start &= text.is_empty();
-            let stripped = piece.strip_prefix(SPACE).filter(|_| at_start && self.first_spaces != FirstSpaces::Keep);
+            let stripped = piece
+                .strip_prefix(SPACE)
+                .filter(|_| at_start && self.first_spaces != FirstSpaces::Keep);
             match kind {
                 Kind::Control => continue,
-                Kind::Unknown if id.is_some_and(|id| self.piece(id) == Some(piece)) => text.push_str(self.model.unk_surface()),
+                Kind::Unknown if id.is_some_and(|id| self.piece(id) == Some(piece)) => {
+                    text.push_str(self.model.unk_surface())
+                }
                 Kind::Unknown => text.push_str(piece),
                 Kind::Normal | Kind::UserDefined | Kind::Unused | Kind::Byte => {
                     text.push_str(&stripped.unwrap_or(piece).replace(SPACE, " "));
                 }
             }
-            at_start &= text.is_empty() && (stripped.is_none() || self.first_spaces == FirstSpaces::TakeAll);
+            at_start &= text.is_empty()
+                && (stripped.is_none() || self.first_spaces == FirstSpaces::TakeAll);
         }
         push_bytes(&mut text, &mut bytes);
         match &self.denormalizer {

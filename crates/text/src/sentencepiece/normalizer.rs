@@ -1,6 +1,7 @@
 //! SentencePiece's normalisation of text.
 //!
-//! It applies the character map, merges spaces, writes them as `▁`, and adds one `▁` in front. User-defined symbols are unchanged.
+//! It applies the character map, merges spaces, writes them as `▁`, and adds one `▁` in front.
+//! User-defined symbols are unchanged.
 
 use super::charsmap::Charsmap;
 use super::proto::{Kind, Model, Rules};
@@ -20,7 +21,8 @@ pub(crate) struct Normalizer {
 impl Normalizer {
     /// The normalizer of a model; the error is the reason why its character map is invalid.
     pub(crate) fn new(model: &Model) -> Result<Self, String> {
-        let user_defined = model.pieces.iter().zip(0..).filter(|(piece, _)| piece.is(Kind::UserDefined));
+        let user_defined =
+            model.pieces.iter().zip(0..).filter(|(piece, _)| piece.is(Kind::UserDefined));
         Ok(Self {
             user_defined: Trie::new(user_defined.map(|(piece, id)| (piece.text.as_str(), id))),
             whitespace_is_suffix: model.whitespace_is_suffix(),
@@ -60,8 +62,10 @@ impl Normalizer {
         let mut after_space = remove;
         while !text.is_empty() {
             let (replacement, length) = self.first(text);
-            let replacement = if after_space { replacement.trim_start_matches(' ') } else { replacement };
-            normalized.extend(replacement.chars().map(|char| if char == ' ' { space } else { char }));
+            let replacement =
+                if after_space { replacement.trim_start_matches(' ') } else { replacement };
+            normalized
+                .extend(replacement.chars().map(|char| if char == ' ' { space } else { char }));
             if !replacement.is_empty() {
                 after_space = replacement.ends_with(' ');
             }

@@ -1,6 +1,7 @@
 //! The protobuf message of a SentencePiece model: the fields that affect pieces, ids or text.
 //!
-//! Source: `sentencepiece_model.proto`, SentencePiece 0.2; field numbers and defaults are that file's.
+//! Source: `sentencepiece_model.proto`, SentencePiece 0.2; field numbers and defaults are that
+//! file's.
 
 use std::collections::HashSet;
 
@@ -103,7 +104,8 @@ impl Piece {
 }
 
 impl Model {
-    /// A unigram model with one space before each text; `removes_spaces` makes all other spaces single.
+    /// A unigram model with one space before each text; `removes_spaces` makes all other spaces
+    /// single.
     pub(crate) fn unigram(pieces: Vec<Piece>, charsmap: Vec<u8>, removes_spaces: bool) -> Self {
         let rules = Rules {
             charsmap,
@@ -150,7 +152,10 @@ impl Model {
 
     /// The text of the unknown piece in decoded text.
     pub(crate) fn unk_surface(&self) -> &str {
-        self.trainer.as_ref().and_then(|trainer| trainer.unk_surface.as_deref()).unwrap_or(" \u{2047} ")
+        self.trainer
+            .as_ref()
+            .and_then(|trainer| trainer.unk_surface.as_deref())
+            .unwrap_or(" \u{2047} ")
     }
 
     /// The trainer's id of the unknown piece.
@@ -160,7 +165,10 @@ impl Model {
 
     /// The trainer's name of the unknown piece.
     pub(crate) fn trained_unk_piece(&self) -> String {
-        self.trainer().unk_piece.filter(|piece| !piece.is_empty()).unwrap_or_else(|| "<unk>".to_owned())
+        self.trainer()
+            .unk_piece
+            .filter(|piece| !piece.is_empty())
+            .unwrap_or_else(|| "<unk>".to_owned())
     }
 
     pub(crate) fn rules(&self) -> Rules {
@@ -175,8 +183,12 @@ impl Model {
         match self.trainer().model_type {
             None | Some(1 | 2) => {}
             Some(3) => return Err("it is a word model, expected a unigram or BPE model".to_owned()),
-            Some(4) => return Err("it is a character model, expected a unigram or BPE model".to_owned()),
-            Some(other) => return Err(format!("its model_type is {other}, expected 1 (unigram) or 2 (BPE)")),
+            Some(4) => {
+                return Err("it is a character model, expected a unigram or BPE model".to_owned());
+            }
+            Some(other) => {
+                return Err(format!("its model_type is {other}, expected 1 (unigram) or 2 (BPE)"));
+            }
         }
         if self.pieces.is_empty() {
             return Err("it has no pieces".to_owned());
@@ -194,7 +206,10 @@ impl Model {
                 continue;
             }
             if text.len() >= MAX_PIECE_BYTES {
-                return Err(format!("piece {id} has {} bytes, expected fewer than {MAX_PIECE_BYTES}", text.len()));
+                return Err(format!(
+                    "piece {id} has {} bytes, expected fewer than {MAX_PIECE_BYTES}",
+                    text.len()
+                ));
             }
             if text.contains('\0') {
                 return Err(format!("piece {id} contains NUL"));
@@ -211,14 +226,18 @@ impl Model {
                 return Err(format!("pieces {first} and {id} are both the unknown piece"));
             }
             if piece.is(Kind::Byte) {
-                let byte = byte_of(text).ok_or_else(|| format!("piece {id} ({text:?}) is not a byte, expected <0x00> to <0xFF>"))?;
+                let byte = byte_of(text).ok_or_else(|| {
+                    format!("piece {id} ({text:?}) is not a byte, expected <0x00> to <0xFF>")
+                })?;
                 bytes[usize::from(byte)] = true;
             }
         }
         let n_bytes = bytes.iter().filter(|found| **found).count();
         match (self.byte_fallback(), n_bytes, unk) {
             (true, 256, _) | (false, 0, Some(_)) => Ok(()),
-            (true, _, _) => Err(format!("it falls back to bytes but has {n_bytes} byte pieces, expected 256")),
+            (true, _, _) => {
+                Err(format!("it falls back to bytes but has {n_bytes} byte pieces, expected 256"))
+            }
             (false, 0, None) => Err("it has no unknown piece".to_owned()),
             (false, _, _) => Err("it has byte pieces but does not fall back to bytes".to_owned()),
         }
@@ -228,7 +247,8 @@ impl Model {
 /// The byte of a piece such as `<0x0A>`.
 pub(crate) fn byte_of(piece: &str) -> Option<u8> {
     let digits = piece.strip_prefix("<0x")?.strip_suffix('>')?;
-    let upper = digits.len() == 2 && digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'A'..=b'F'));
+    let upper =
+        digits.len() == 2 && digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'A'..=b'F'));
     if upper { u8::from_str_radix(digits, 16).ok() } else { None }
 }
 
@@ -237,8 +257,9 @@ pub(crate) fn piece_of(byte: u8) -> String {
     format!("<0x{byte:02X}>")
 }
 
-/// An upper bound on the pieces of an encoded model, without allocating: two bytes of a file can become a piece of a hundred
-/// bytes of memory. Counting ends at invalid encoding, which decoding reports.
+/// An upper bound on the pieces of an encoded model, without allocating: two bytes of a file can
+/// become a piece of a hundred bytes of memory. Counting ends at invalid encoding, which decoding
+/// reports.
 fn count_pieces(mut bytes: &[u8]) -> usize {
     let mut count = 0;
     while let Some(tag) = varint(&mut bytes) {
@@ -250,7 +271,9 @@ fn count_pieces(mut bytes: &[u8]) -> usize {
             5 => Some(4),
             _ => Some(0),
         };
-        let skipped = skip.and_then(|skip| usize::try_from(skip).ok()).and_then(|skip| bytes.split_at_checked(skip));
+        let skipped = skip
+            .and_then(|skip| usize::try_from(skip).ok())
+            .and_then(|skip| bytes.split_at_checked(skip));
         let Some((_, rest)) = skipped else { break };
         bytes = rest;
     }

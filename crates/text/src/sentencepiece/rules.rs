@@ -1,8 +1,8 @@
 //! Writes a normalizer's map of byte sequences to replacements, which `charsmap` reads.
 //!
-//! The double array (Aoe 1989) has a unit of 32 bits for each state: bits 0 to 7 the byte that leads to it, bit 8 whether a
-//! sequence ends there, bits 10 to 30 the distance (exclusive or) to its children. The unit of a sequence's end has bit 31 and the
-//! place of its replacement.
+//! The double array (Aoe 1989) has a unit of 32 bits for each state: bits 0 to 7 the byte that
+//! leads to it, bit 8 whether a sequence ends there, bits 10 to 30 the distance (exclusive or) to
+//! its children. The unit of a sequence's end has bit 31 and the place of its replacement.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,7 +15,8 @@ const BLOCK: usize = 256;
 /// The number of places that are tried before earlier units are left empty.
 const MAX_TRIES: usize = 1024;
 
-/// The bytes of a map of `rules`, whose sequences are not empty and contain no NUL; the error is the reason.
+/// The bytes of a map of `rules`, whose sequences are not empty and contain no NUL; the error is
+/// the reason.
 pub(crate) fn compile(rules: &BTreeMap<String, String>) -> Result<Vec<u8>, String> {
     let mut replacements = String::new();
     let mut places: HashMap<&str, u32> = HashMap::new();
@@ -32,18 +33,25 @@ pub(crate) fn compile(rules: &BTreeMap<String, String>) -> Result<Vec<u8>, Strin
     // A state: its unit, and the sequences that share its first `depth` bytes.
     let mut pending = vec![(0, 0..sequences.len(), 0)];
     while let Some((unit, mut range, depth)) = pending.pop() {
-        let ending = sequences[range.start..range.end].first().filter(|(sequence, _)| sequence.len() == depth).map(|(_, place)| *place);
+        let ending = sequences[range.start..range.end]
+            .first()
+            .filter(|(sequence, _)| sequence.len() == depth)
+            .map(|(_, place)| *place);
         range.start += usize::from(ending.is_some());
         let mut children = Vec::new();
         while !range.is_empty() {
             let byte = sequences[range.start].0[depth];
-            let end = range.start + sequences[range.clone()].partition_point(|(sequence, _)| sequence[depth] == byte);
+            let end = range.start
+                + sequences[range.clone()].partition_point(|(sequence, _)| sequence[depth] == byte);
             children.push((byte, range.start..end));
             range.start = end;
         }
-        let labels: Vec<u8> = ending.map(|_| 0).into_iter().chain(children.iter().map(|(byte, _)| *byte)).collect();
+        let labels: Vec<u8> =
+            ending.map(|_| 0).into_iter().chain(children.iter().map(|(byte, _)| *byte)).collect();
         let base = array.place(&labels)?;
-        array.units[unit] = (array.units[unit] & 0xFF) | (((unit ^ base) as u32) << 10) | if ending.is_some() { ENDS } else { 0 };
+        array.units[unit] = (array.units[unit] & 0xFF)
+            | (((unit ^ base) as u32) << 10)
+            | if ending.is_some() { ENDS } else { 0 };
         if let Some(place) = ending {
             array.units[base] = VALUE | place;
         }
@@ -71,7 +79,8 @@ struct DoubleArray {
 impl DoubleArray {
     /// An array with the first state.
     fn new() -> Self {
-        let mut array = Self { units: Vec::new(), taken: Vec::new(), bases: HashSet::new(), first: 1 };
+        let mut array =
+            Self { units: Vec::new(), taken: Vec::new(), bases: HashSet::new(), first: 1 };
         array.grow();
         (array.units[0], array.taken[0]) = (0, true);
         array
@@ -128,7 +137,14 @@ mod tests {
 
     #[test]
     fn the_longest_sequence_is_replaced() {
-        let rules = [("a", "x"), ("ab", ""), ("abcd", "long"), ("ß", "ss"), ("\u{10FFFF}", "end"), ("b", "x")];
+        let rules = [
+            ("a", "x"),
+            ("ab", ""),
+            ("abcd", "long"),
+            ("ß", "ss"),
+            ("\u{10FFFF}", "end"),
+            ("b", "x"),
+        ];
         let rules = rules.map(|(from, to)| (from.to_owned(), to.to_owned())).into();
         let charsmap = Charsmap::parse(&compile(&rules).unwrap()).unwrap();
         let cases = [
@@ -150,8 +166,11 @@ mod tests {
     #[test]
     fn every_pair_of_characters_is_found() {
         let chars: Vec<char> = (1..300).chain(0x4E00..0x4E40).filter_map(char::from_u32).collect();
-        let pairs = chars.iter().flat_map(|one| chars.iter().step_by(7).map(move |other| format!("{one}{other}")));
-        let rules: BTreeMap<String, String> = pairs.map(|pair| (pair.clone(), pair.chars().rev().collect())).collect();
+        let pairs = chars
+            .iter()
+            .flat_map(|one| chars.iter().step_by(7).map(move |other| format!("{one}{other}")));
+        let rules: BTreeMap<String, String> =
+            pairs.map(|pair| (pair.clone(), pair.chars().rev().collect())).collect();
         let charsmap = Charsmap::parse(&compile(&rules).unwrap()).unwrap();
         for (sequence, replacement) in &rules {
             assert_eq!(charsmap.replace(sequence), Some((replacement.as_str(), sequence.len())));

@@ -21,7 +21,8 @@ struct Node {
 impl Trie {
     /// A trie of distinct strings; empty strings are ignored.
     pub(crate) fn new<'a>(strings: impl IntoIterator<Item = (&'a str, u32)>) -> Self {
-        let mut sorted: Vec<(&[u8], u32)> = strings.into_iter().map(|(text, id)| (text.as_bytes(), id)).collect();
+        let mut sorted: Vec<(&[u8], u32)> =
+            strings.into_iter().map(|(text, id)| (text.as_bytes(), id)).collect();
         sorted.retain(|(text, _)| !text.is_empty());
         sorted.sort_unstable();
         if sorted.is_empty() {
@@ -35,10 +36,12 @@ impl Trie {
                 nodes[node].id = Some(sorted[range.start].1);
                 range.start += 1;
             }
-            nodes[node].first_child = u32::try_from(nodes.len()).expect("a model has at most 2^20 pieces of 8,000 bytes in 2^28 bytes");
+            nodes[node].first_child = u32::try_from(nodes.len())
+                .expect("a model has at most 2^20 pieces of 8,000 bytes in 2^28 bytes");
             while !range.is_empty() {
                 let byte = sorted[range.start].0[depth];
-                let end = range.start + sorted[range.clone()].partition_point(|(text, _)| text[depth] == byte);
+                let end = range.start
+                    + sorted[range.clone()].partition_point(|(text, _)| text[depth] == byte);
                 pending.push_back((nodes.len(), range.start..end, depth + 1));
                 nodes.push(Node { byte, n_children: 0, first_child: 0, id: None });
                 nodes[node].n_children += 1;
@@ -49,7 +52,10 @@ impl Trie {
     }
 
     /// Every string that is a prefix of `text`, shortest first: its length in bytes and its id.
-    pub(crate) fn prefixes<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = (usize, u32)> + 'a {
+    pub(crate) fn prefixes<'a>(
+        &'a self,
+        text: &'a [u8],
+    ) -> impl Iterator<Item = (usize, u32)> + 'a {
         let mut node = self.nodes.first();
         text.iter()
             .enumerate()

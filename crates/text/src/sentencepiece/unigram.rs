@@ -1,6 +1,7 @@
 //! Splitting text by a unigram language model: the pieces with the largest sum of scores.
 //!
-//! `best(end) = max over pieces [start, end) of best(start) + score(piece)`   (Kudo 2018, section 3.1; Viterbi)
+//! `best(end) = max over pieces [start, end) of best(start) + score(piece)`   (Kudo 2018, section
+//! 3.1; Viterbi)
 //!
 //! Sums are f32 in SentencePiece's order, so that ties are broken alike.
 
@@ -38,16 +39,23 @@ struct Best {
 
 impl Unigram {
     pub(crate) fn new(model: &Model) -> Self {
-        let pieces = model.pieces.iter().zip(0..).filter(|(piece, _)| piece.is_in_text() && !piece.is(Kind::Unused));
+        let pieces = model
+            .pieces
+            .iter()
+            .zip(0..)
+            .filter(|(piece, _)| piece.is_in_text() && !piece.is(Kind::Unused));
         let scores = model.pieces.iter().map(|piece| match piece.kind() {
             Kind::UserDefined => Score::ByLength,
-            Kind::Normal | Kind::Unknown | Kind::Control | Kind::Unused | Kind::Byte => Score::Known(piece.score),
+            Kind::Normal | Kind::Unknown | Kind::Control | Kind::Unused | Kind::Byte => {
+                Score::Known(piece.score)
+            }
         });
         let normal = model.pieces.iter().filter(|piece| piece.is(Kind::Normal));
         Self {
             pieces: Trie::new(pieces.map(|(piece, id)| (piece.text.as_str(), id))),
             scores: scores.collect(),
-            unknown_score: normal.fold(f32::MAX, |least, piece| least.min(piece.score)) - UNKNOWN_PENALTY,
+            unknown_score: normal.fold(f32::MAX, |least, piece| least.min(piece.score))
+                - UNKNOWN_PENALTY,
         }
     }
 

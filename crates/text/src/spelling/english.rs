@@ -6,9 +6,12 @@ use std::sync::LazyLock;
 use tokenizers::normalizers::unicode::NFKD;
 use tokenizers::{NormalizedString, Normalizer as _};
 
-/// British words with their American spellings, the table of OpenAI's `whisper` (MIT, see `spellings.LICENSE`).
-static SPELLINGS: LazyLock<HashMap<&str, &str>> =
-    LazyLock::new(|| serde_json::from_str(include_str!("spellings.json")).expect("the table is a JSON object of strings"));
+/// British words with their American spellings, the table of OpenAI's `whisper` (MIT, see
+/// `spellings.LICENSE`).
+static SPELLINGS: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("spellings.json"))
+        .expect("the table is a JSON object of strings")
+});
 
 /// Hesitations, contractions and titles; endings come after whole words.
 const CONTRACTIONS: [(&str, &str); 51] = [
@@ -88,21 +91,30 @@ const LETTERS: [(char, &str); 16] = [
 pub(super) fn normalize(text: &str) -> String {
     static FIRST: LazyLock<Vec<Rule>> = LazyLock::new(|| {
         let points = [(r"([0-9]),([0-9])", "$1$2"), (r"\.([^0-9]|$)", " $1")];
-        CONTRACTIONS.into_iter().chain(points).map(|(pattern, replacement)| Rule::new(pattern, replacement)).collect()
+        CONTRACTIONS
+            .into_iter()
+            .chain(points)
+            .map(|(pattern, replacement)| Rule::new(pattern, replacement))
+            .collect()
     });
-    static LAST: LazyLock<[Rule; 2]> = LazyLock::new(|| [Rule::new(r"[.$¢€£]([^0-9])", " $1"), Rule::new(r"([^0-9])%", "$1 ")]);
+    static LAST: LazyLock<[Rule; 2]> =
+        LazyLock::new(|| [Rule::new(r"[.$¢€£]([^0-9])", " $1"), Rule::new(r"([^0-9])%", "$1 ")]);
     let mut text = without_asides(text);
     FIRST.iter().for_each(|rule| rule.apply(&mut text));
     let words = numbers::in_digits(&without_symbols(&text));
-    let words: Vec<&str> = words.split_whitespace().map(|word| SPELLINGS.get(word).copied().unwrap_or(word)).collect();
+    let words: Vec<&str> =
+        words.split_whitespace().map(|word| SPELLINGS.get(word).copied().unwrap_or(word)).collect();
     let mut text = words.join(" ");
     LAST.iter().for_each(|rule| rule.apply(&mut text));
     collapse(&text)
 }
 
-/// Spaces for marks, symbols and punctuation that are no part of numbers; letters without diacritics.
+/// Spaces for marks, symbols and punctuation that are no part of numbers; letters without
+/// diacritics.
 fn without_symbols(text: &str) -> String {
-    static MARKS: LazyLock<[Rule; 2]> = LazyLock::new(|| [Rule::new(r"\p{Mn}", ""), Rule::new(r"[[\p{M}\p{S}\p{P}]--[.%$¢€£]]", " ")]);
+    static MARKS: LazyLock<[Rule; 2]> = LazyLock::new(|| {
+        [Rule::new(r"\p{Mn}", ""), Rule::new(r"[[\p{M}\p{S}\p{P}]--[.%$¢€£]]", " ")]
+    });
     let mut normalized = NormalizedString::from(text);
     NFKD.normalize(&mut normalized).expect("normal forms never fail");
     let mut text = String::with_capacity(text.len());

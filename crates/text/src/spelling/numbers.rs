@@ -1,6 +1,8 @@
-//! Numbers in digits, as Whisper's English normaliser writes them: `twenty one dollars` as `$21`, `one oh one` as `101`.
+//! Numbers in digits, as Whisper's English normaliser writes them: `twenty one dollars` as `$21`,
+//! `one oh one` as `101`.
 //!
-//! Words are read from left to right; a number grows as long as words continue it. Numbers have any length: their digits are text.
+//! Words are read from left to right; a number grows as long as words continue it. Numbers have any
+//! length: their digits are text.
 
 use super::{Rule, replace};
 use regex::{Captures, Regex};
@@ -27,7 +29,8 @@ const ONES: [&str; 19] = [
     "eighteen",
     "nineteen",
 ];
-const TENS: [&str; 8] = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
+const TENS: [&str; 8] =
+    ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
 /// Powers of ten: the first is 2, the others are multiples of 3.
 const POWERS: [&str; 12] = [
     "hundred",
@@ -109,7 +112,9 @@ fn counted(word: &str) -> Option<Role> {
         return Some(Role::Power(power(index), ""));
     }
     for (ending, suffix) in [("ies", "s"), ("ieth", "th")] {
-        let tens = word.strip_suffix(ending).and_then(|stem| TENS.iter().position(|known| known.strip_suffix('y') == Some(stem)));
+        let tens = word
+            .strip_suffix(ending)
+            .and_then(|stem| TENS.iter().position(|known| known.strip_suffix('y') == Some(stem)));
         if let Some(index) = tens {
             return Some(Role::Tens(10 * (index + 2), suffix));
         }
@@ -122,7 +127,9 @@ fn counted(word: &str) -> Option<Role> {
     }
     // `eighth`: the t is there already.
     let ordinal = |index: &usize| *index > 2 && ![4, 11].contains(index);
-    if let Some(index) = place(&ONES, word.strip_suffix('h')?).filter(|index| word.ends_with("th") && *index == 7) {
+    if let Some(index) =
+        place(&ONES, word.strip_suffix('h')?).filter(|index| word.ends_with("th") && *index == 7)
+    {
         return Some(Role::Ones(index + 1, "th"));
     }
     let stem = word.strip_suffix("th")?;
@@ -160,20 +167,25 @@ impl Value {
         }
     }
 
-    /// The number times a power of ten, if it is an integer then. Of an integer only the last three digits are multiplied: those before
-    /// have had their thousands.
+    /// The number times a power of ten, if it is an integer then. Of an integer only the last three
+    /// digits are multiplied: those before have had their thousands.
     fn times(&self, power: usize) -> Option<String> {
         let (whole, fraction) = match self {
             Self::Integer(digits) => {
                 let split = digits.len().saturating_sub(3);
-                return Some(sum(&format!("{}000", &digits[..split]), &format!("{}{}", &digits[split..], "0".repeat(power))));
+                return Some(sum(
+                    &format!("{}000", &digits[..split]),
+                    &format!("{}{}", &digits[split..], "0".repeat(power)),
+                ));
             }
             Self::Text(text) => text.split_once('.').unwrap_or((text, "")),
         };
         let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         let fraction_digits = fraction.trim_end_matches('0');
-        let is_number = is_digits(whole) && is_digits(fraction) && !(whole.is_empty() && fraction.is_empty());
-        (is_number && fraction_digits.len() <= power).then(|| integer(&format!("{whole}{fraction_digits:0<power$}")))
+        let is_number =
+            is_digits(whole) && is_digits(fraction) && !(whole.is_empty() && fraction.is_empty());
+        (is_number && fraction_digits.len() <= power)
+            .then(|| integer(&format!("{whole}{fraction_digits:0<power$}")))
     }
 }
 
@@ -203,7 +215,8 @@ fn sum(one: &str, other: &str) -> String {
 
 /// A word in digits, as value.
 fn numeric(word: &str) -> Option<Value> {
-    let (whole, fraction) = word.split_once('.').map_or((word, None), |(whole, fraction)| (whole, Some(fraction)));
+    let (whole, fraction) =
+        word.split_once('.').map_or((word, None), |(whole, fraction)| (whole, Some(fraction)));
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !is_digits(whole) || fraction.is_some_and(|fraction| !is_digits(fraction)) {
         return None;
@@ -279,7 +292,10 @@ impl Reading {
                 self.grow(value, suffix);
             }
             Role::Tens(number, suffix) => {
-                let value = self.value.take().map_or_else(|| Value::Integer(number.to_string()), |value| value.and(number));
+                let value = self
+                    .value
+                    .take()
+                    .map_or_else(|| Value::Integer(number.to_string()), |value| value.and(number));
                 self.grow(value, suffix);
             }
             Role::Power(power, suffix) => self.multiply(power, suffix),
@@ -324,7 +340,8 @@ impl Reading {
             Role::Repeat(times) => match after {
                 Some(Role::Zero | Role::Ones(_, "")) => {
                     let digit = if let Some(Role::Ones(number, _)) = after { number } else { 0 };
-                    self.value = Some(Value::Text(self.digits() + &digit.to_string().repeat(times)));
+                    self.value =
+                        Some(Value::Text(self.digits() + &digit.to_string().repeat(times)));
                     return true;
                 }
                 _ => {
@@ -333,7 +350,9 @@ impl Reading {
                 }
             },
             Role::Point => {
-                if next_is_number || matches!(after, Some(Role::Zero | Role::Ones(_, "") | Role::Tens(_, ""))) {
+                if next_is_number
+                    || matches!(after, Some(Role::Zero | Role::Ones(_, "") | Role::Tens(_, "")))
+                {
                     self.value = Some(Value::Text(self.digits() + "."));
                 }
             }
@@ -349,7 +368,9 @@ impl Reading {
             Some(Value::Text(text)) if number < 10 && matches!(before, Some(Role::Tens(_, ""))) => {
                 Value::Text(format!("{}{number}", &text[..text.len() - 1]))
             }
-            Some(Value::Integer(text)) if matches!(before, Some(Role::Ones(_, ""))) => Value::Text(format!("{text}{number}")),
+            Some(Value::Integer(text)) if matches!(before, Some(Role::Ones(_, ""))) => {
+                Value::Text(format!("{text}{number}"))
+            }
             Some(value) => value.and(number),
         }
     }
@@ -389,7 +410,8 @@ pub(super) fn in_digits(text: &str) -> String {
         ]
     });
     static CENTS: LazyLock<[Regex; 2]> = LazyLock::new(|| {
-        [r"([€£$])([0-9]+) (?:and )?¢([0-9]{1,2})\b", r"[€£$]0.([0-9]{1,2})\b"].map(|pattern| Regex::new(pattern).expect("a valid pattern"))
+        [r"([€£$])([0-9]+) (?:and )?¢([0-9]{1,2})\b", r"[€£$]0.([0-9]{1,2})\b"]
+            .map(|pattern| Regex::new(pattern).expect("a valid pattern"))
     });
     static ONE: LazyLock<Rule> = LazyLock::new(|| Rule::new(r"\b1(s?)\b", "one$1"));
     let mut text = with_halves(text);
@@ -404,7 +426,9 @@ pub(super) fn in_digits(text: &str) -> String {
     reading.put_value();
     let mut text = reading.out.join(" ");
     let [with_cents, of_cents] = &*CENTS;
-    replace(with_cents, &mut text, |found: &Captures<'_>| format!("{}{}.{:0>2}", &found[1], &found[2], &found[3]));
+    replace(with_cents, &mut text, |found: &Captures<'_>| {
+        format!("{}{}.{:0>2}", &found[1], &found[2], &found[3])
+    });
     replace(of_cents, &mut text, |found: &Captures<'_>| format!("¢{}", integer(&found[1])));
     ONE.apply(&mut text);
     text
@@ -412,14 +436,18 @@ pub(super) fn in_digits(text: &str) -> String {
 
 /// `and a half` after a number as `point five`.
 fn with_halves(text: &str) -> String {
-    static HALF: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\band\s+a\s+half\b").expect("a valid pattern"));
+    static HALF: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\band\s+a\s+half\b").expect("a valid pattern"));
     let parts: Vec<&str> = HALF.split(text).collect();
     let mut written = Vec::new();
     for (index, part) in parts.iter().enumerate().filter(|(_, part)| !part.trim().is_empty()) {
         written.push(*part);
         if index + 1 < parts.len() {
             let last = part.split_whitespace().next_back().and_then(role);
-            let is_number = matches!(last, Some(Role::Zero | Role::Ones(_, "") | Role::Tens(_, "") | Role::Power(_, "")));
+            let is_number = matches!(
+                last,
+                Some(Role::Zero | Role::Ones(_, "") | Role::Tens(_, "") | Role::Power(_, ""))
+            );
             written.push(if is_number { "point five" } else { "and a half" });
         }
     }

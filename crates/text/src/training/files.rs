@@ -20,8 +20,10 @@ pub(super) fn normalizer() -> Value {
 /// The text of `tokenizer.json`; its template is `X </s>`, as in Marian.
 pub(super) fn tokenizer(special: &[String], model: Value) -> Result<String, String> {
     let eos = SPECIAL[0];
-    let added: Vec<Value> = special.iter().enumerate().map(|(id, token)| added_token(Some(id), token)).collect();
-    let metaspace = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true});
+    let added: Vec<Value> =
+        special.iter().enumerate().map(|(id, token)| added_token(Some(id), token)).collect();
+    let metaspace =
+        json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true});
     let sequence = |id: &str, kind: u32| json!({"Sequence": {"id": id, "type_id": kind}});
     let end = |kind: u32| json!({"SpecialToken": {"id": eos, "type_id": kind}});
     let json = json!({
@@ -42,7 +44,11 @@ pub(super) fn tokenizer(special: &[String], model: Value) -> Result<String, Stri
 
 /// The text of `tokenizer_config.json`.
 pub(super) fn config(special: &[String], max_length: usize) -> String {
-    let decoder: Map<String, Value> = special.iter().enumerate().map(|(id, token)| (id.to_string(), added_token(None, token))).collect();
+    let decoder: Map<String, Value> = special
+        .iter()
+        .enumerate()
+        .map(|(id, token)| (id.to_string(), added_token(None, token)))
+        .collect();
     let [eos, unk, pad] = SPECIAL;
     let mut config = json!({
         "added_tokens_decoder": decoder, "clean_up_tokenization_spaces": false, "eos_token": eos, "extra_special_tokens": {},
@@ -72,7 +78,13 @@ fn added_token(id: Option<usize>, token: &str) -> Value {
     let mut fields = Map::new();
     fields.extend(id.map(|id| ("id".to_owned(), json!(id))));
     fields.insert("content".to_owned(), json!(token));
-    for (name, value) in [("single_word", false), ("lstrip", false), ("rstrip", false), ("normalized", false), ("special", true)] {
+    for (name, value) in [
+        ("single_word", false),
+        ("lstrip", false),
+        ("rstrip", false),
+        ("normalized", false),
+        ("special", true),
+    ] {
         fields.insert(name.to_owned(), json!(value));
     }
     Value::Object(fields)

@@ -1,10 +1,11 @@
 //! Training of tokenizers: unigram (Kudo 2018) or BPE (Sennrich et al. 2016).
 //!
-//! text -> words (NMT's rules, NFKC, single spaces; `▁` before each word) -> pieces -> `tokenizer.json`
+//! text -> words (NMT's rules, NFKC, single spaces; `▁` before each word) -> pieces ->
+//! `tokenizer.json`
 //!
-//! The trainers are those of the `tokenizers` library. It counts in hash maps and sums in parallel, so its results vary; here
-//! words are sorted, one thread computes the sums, and ties are broken by the pieces. The same text and settings give the
-//! same bytes.
+//! The trainers are those of the `tokenizers` library. It counts in hash maps and sums in parallel,
+//! so its results vary; here words are sorted, one thread computes the sums, and ties are broken by
+//! the pieces. The same text and settings give the same bytes.
 
 mod bpe;
 mod files;
@@ -57,27 +58,40 @@ pub struct TrainingSettings {
     pub algorithm: Algorithm,
     /// Maximum number of pieces, special tokens included. A small text can have fewer.
     pub vocab_size: usize,
-    /// The share of the text's characters that have pieces, in (0, 1]; the rarest ones become `<unk>`. The default leaves out
-    /// one character in 100,000: stray characters of web text, but no alphabet.
+    /// The share of the text's characters that have pieces, in (0, 1]; the rarest ones become
+    /// `<unk>`. The default leaves out one character in 100,000: stray characters of web text, but
+    /// no alphabet.
     pub coverage: f64,
-    /// Special tokens besides `</s>`, `<unk>` and `<pad>`, which are never split; their ids follow those.
+    /// Special tokens besides `</s>`, `<unk>` and `<pad>`, which are never split; their ids follow
+    /// those.
     pub additional_special_tokens: Vec<String>,
 }
 
 impl Default for TrainingSettings {
     fn default() -> Self {
-        Self { algorithm: Algorithm::Unigram, vocab_size: 8_000, coverage: 0.99999, additional_special_tokens: Vec::new() }
+        Self {
+            algorithm: Algorithm::Unigram,
+            vocab_size: 8_000,
+            coverage: 0.99999,
+            additional_special_tokens: Vec::new(),
+        }
     }
 }
 
 impl TrainingSettings {
     /// All special tokens in the order of their ids.
     fn special_tokens(&self) -> Vec<String> {
-        SPECIAL.iter().map(|token| (*token).to_owned()).chain(self.additional_special_tokens.iter().cloned()).collect()
+        SPECIAL
+            .iter()
+            .map(|token| (*token).to_owned())
+            .chain(self.additional_special_tokens.iter().cloned())
+            .collect()
     }
 
     fn check(&self) -> Result<()> {
-        let wrong = |name: &'static str, found: String, expected: &'static str| Err(Cause::BadTraining { name, found, expected }.into());
+        let wrong = |name: &'static str, found: String, expected: &'static str| {
+            Err(Cause::BadTraining { name, found, expected }.into())
+        };
         if !(self.coverage > 0.0 && self.coverage <= 1.0) {
             return wrong("coverage", self.coverage.to_string(), "a share above 0 and at most 1");
         }
@@ -86,15 +100,23 @@ impl TrainingSettings {
         }
         for (index, token) in self.additional_special_tokens.iter().enumerate() {
             let before = &self.additional_special_tokens[..index];
-            if token.trim().is_empty() || SPECIAL.contains(&token.as_str()) || before.contains(token) {
-                return wrong("additional_special_tokens", format!("{token:?}"), "tokens that are not empty and differ from all others");
+            if token.trim().is_empty()
+                || SPECIAL.contains(&token.as_str())
+                || before.contains(token)
+            {
+                return wrong(
+                    "additional_special_tokens",
+                    format!("{token:?}"),
+                    "tokens that are not empty and differ from all others",
+                );
             }
         }
         Ok(())
     }
 }
 
-/// Counts the words of a text, then trains. Memory grows with the number of distinct words, not with the text.
+/// Counts the words of a text, then trains. Memory grows with the number of distinct words, not
+/// with the text.
 #[derive(Debug)]
 pub struct TokenizerTrainer {
     settings: TrainingSettings,
@@ -134,7 +156,12 @@ impl TokenizerTrainer {
         let needed = alphabet.len() + special.len();
         if self.settings.vocab_size <= needed {
             let (n_characters, n_special) = (alphabet.len(), special.len());
-            Err(Cause::SmallVocabulary { vocab_size: self.settings.vocab_size, n_characters, n_special, needed: needed + 1 })?;
+            Err(Cause::SmallVocabulary {
+                vocab_size: self.settings.vocab_size,
+                n_characters,
+                n_special,
+                needed: needed + 1,
+            })?;
         }
         let vocab_size = self.settings.vocab_size as u32;
         let train = || match self.settings.algorithm {
@@ -144,7 +171,8 @@ impl TokenizerTrainer {
         // One thread: sums have one order.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build();
         let failed = |reason: String| Cause::Training { reason };
-        let model = pool.map_err(|error| failed(error.to_string()))?.install(train).map_err(failed)?;
+        let model =
+            pool.map_err(|error| failed(error.to_string()))?.install(train).map_err(failed)?;
         TrainedTokenizer::assemble(&special, model)
     }
 }
@@ -174,12 +202,17 @@ impl TrainedTokenizer {
         &self.json
     }
 
-    /// The names and texts of the files that transformers' `AutoTokenizer` and [`Tokenizer::from_folder`] read: `tokenizer.json`,
-    /// `tokenizer_config.json`, `special_tokens_map.json`. `max_length` is the model's maximum input length in tokens.
+    /// The names and texts of the files that transformers' `AutoTokenizer` and
+    /// [`Tokenizer::from_folder`] read: `tokenizer.json`, `tokenizer_config.json`,
+    /// `special_tokens_map.json`. `max_length` is the model's maximum input length in tokens.
     ///
-    /// A separate `target` tokenizer becomes `target_tokenizer.json`. transformers has no class for two vocabularies in this
-    /// form; `PreTrainedTokenizerFast(tokenizer_file=...)` reads each.
-    pub fn files(&self, target: Option<&TrainedTokenizer>, max_length: usize) -> Vec<(&'static str, String)> {
+    /// A separate `target` tokenizer becomes `target_tokenizer.json`. transformers has no class for
+    /// two vocabularies in this form; `PreTrainedTokenizerFast(tokenizer_file=...)` reads each.
+    pub fn files(
+        &self,
+        target: Option<&TrainedTokenizer>,
+        max_length: usize,
+    ) -> Vec<(&'static str, String)> {
         let mut files = vec![
             ("tokenizer.json", self.json.clone()),
             ("tokenizer_config.json", files::config(&self.special, max_length)),
@@ -192,10 +225,18 @@ impl TrainedTokenizer {
     /// Writes [`TrainedTokenizer::files`] into an existing folder.
     ///
     /// Fails if a file cannot be written.
-    pub fn save(&self, folder: impl AsRef<Path>, target: Option<&TrainedTokenizer>, max_length: usize) -> Result<()> {
+    pub fn save(
+        &self,
+        folder: impl AsRef<Path>,
+        target: Option<&TrainedTokenizer>,
+        max_length: usize,
+    ) -> Result<()> {
         for (name, text) in self.files(target, max_length) {
             let path = folder.as_ref().join(name);
-            let unwritable = |error: std::io::Error| Cause::Unwritable { file: path.display().to_string(), reason: error.to_string() };
+            let unwritable = |error: std::io::Error| Cause::Unwritable {
+                file: path.display().to_string(),
+                reason: error.to_string(),
+            };
             std::fs::write(&path, text).map_err(unwritable)?;
         }
         Ok(())

@@ -28,7 +28,8 @@ pub(super) struct Words {
 
 impl Words {
     pub(super) fn new(special: Vec<String>) -> Result<Self> {
-        let normalizer = library::normalizer(&files::normalizer()).expect("the normalizer is written as the library reads it");
+        let normalizer = library::normalizer(&files::normalizer())
+            .expect("the normalizer is written as the library reads it");
         Ok(Self { normalizer, special, counts: HashMap::new(), n_characters: 0 })
     }
 
@@ -41,7 +42,8 @@ impl Words {
                 continue;
             }
             let mut text = NormalizedString::from(part);
-            guarded(|| self.normalizer.normalize(&mut text)).map_err(|reason| Cause::Training { reason })?;
+            guarded(|| self.normalizer.normalize(&mut text))
+                .map_err(|reason| Cause::Training { reason })?;
             let text = text.get().to_owned();
             // Normalised full-width letters may spell a special token.
             let parts: Vec<&str> = split_at(&text, &self.special);
@@ -51,7 +53,8 @@ impl Words {
     }
 
     fn count(&mut self, text: &str) {
-        for word in text.split(' ').filter(|word| !word.is_empty() && word.len() <= MAX_WORD_BYTES) {
+        for word in text.split(' ').filter(|word| !word.is_empty() && word.len() <= MAX_WORD_BYTES)
+        {
             let word = format!("{SPACE}{word}");
             self.n_characters += word.chars().count() as u64;
             *self.counts.entry(word).or_default() += 1;
@@ -63,7 +66,8 @@ impl Words {
         self.n_characters
     }
 
-    /// The sorted words, split at characters outside the covered share, and the characters inside it.
+    /// The sorted words, split at characters outside the covered share, and the characters inside
+    /// it.
     pub(super) fn covered(self, coverage: f64) -> (Vec<(String, u32)>, HashSet<char>) {
         let mut characters: BTreeMap<char, u64> = BTreeMap::new();
         for (word, count) in &self.counts {
@@ -85,11 +89,16 @@ impl Words {
         }
         let mut words: BTreeMap<String, u64> = BTreeMap::new();
         for (word, count) in &self.counts {
-            for part in word.split(|character| !kept.contains(&character)).filter(|part| !part.is_empty()) {
+            for part in
+                word.split(|character| !kept.contains(&character)).filter(|part| !part.is_empty())
+            {
                 *words.entry(part.to_owned()).or_default() += count;
             }
         }
-        let narrow = |count: u64| u32::try_from(count).expect("there are fewer words than characters, and those were counted");
+        let narrow = |count: u64| {
+            u32::try_from(count)
+                .expect("there are fewer words than characters, and those were counted")
+        };
         (words.into_iter().map(|(word, count)| (word, narrow(count))).collect(), kept)
     }
 }
@@ -127,7 +136,10 @@ mod tests {
             (&["▁a"], "▁a 1"),
         ];
         for (lines, expected) in cases {
-            let found: Vec<String> = words(lines, 1.0).into_iter().map(|(word, count)| format!("{word} {count}")).collect();
+            let found: Vec<String> = words(lines, 1.0)
+                .into_iter()
+                .map(|(word, count)| format!("{word} {count}"))
+                .collect();
             assert_eq!(found.join(", "), *expected, "{lines:?}");
         }
     }
@@ -136,7 +148,9 @@ mod tests {
     fn rare_characters_split_words() {
         // ▁ 4, a 4, b 1, c 1: nine of ten characters are enough, and b comes before c.
         let lines = ["a a", "aba c"];
-        let texts = |coverage| words(&lines, coverage).into_iter().map(|(word, _)| word).collect::<Vec<_>>();
+        let texts = |coverage| {
+            words(&lines, coverage).into_iter().map(|(word, _)| word).collect::<Vec<_>>()
+        };
         assert_eq!(texts(1.0), ["▁a", "▁aba", "▁c"]);
         assert_eq!(texts(0.9), ["▁", "▁a", "▁aba"]);
         assert_eq!(texts(0.8), ["a", "▁", "▁a"]);

@@ -1,4 +1,5 @@
-//! Expected scores: sacreBLEU 2.6.0 (`testdata/bleu/README.md`, `testdata/multi30k-en-de/README.md`).
+//! Expected scores: sacreBLEU 2.6.0 (`testdata/bleu/README.md`,
+//! `testdata/multi30k-en-de/README.md`).
 
 use cognate_testing::{shared_multi30k, testdata};
 use cognate_text::{Bleu, corpus_bleu, read_lines};
@@ -6,7 +7,8 @@ use insta::assert_snapshot;
 
 use crate::json;
 
-/// Absolute, on a scale of 100: `ln` and `exp` of different C libraries differ in the last bits only.
+/// Absolute, on a scale of 100: `ln` and `exp` of different C libraries differ in the last bits
+/// only.
 const TOLERANCE: f64 = 1e-9;
 
 #[derive(serde::Deserialize)]
@@ -32,7 +34,8 @@ struct Case {
 fn every_part_of_the_score_is_sacrebleus() {
     let cases: Cases = json("bleu/cases.json");
     assert!(cases.corpora.len() > 70, "{} corpora", cases.corpora.len());
-    let failures: Vec<String> = cases.corpora.iter().filter_map(|case| check(case, &cases.signature).err()).collect();
+    let failures: Vec<String> =
+        cases.corpora.iter().filter_map(|case| check(case, &cases.signature).err()).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
@@ -65,7 +68,9 @@ fn the_bundled_models_translations_have_their_scores() {
 
 #[test]
 fn sentences_without_a_counterpart_are_refused() {
-    let error = |hypotheses: &[&str], references: &[&str]| corpus_bleu(hypotheses, references).unwrap_err().to_string();
+    let error = |hypotheses: &[&str], references: &[&str]| {
+        corpus_bleu(hypotheses, references).unwrap_err().to_string()
+    };
     assert_snapshot!(error(&["a", "b"], &["a"]), @"2 hypotheses for 1 references; expected one reference per hypothesis");
     assert_snapshot!(error(&[], &[]), @"no sentences; expected at least one hypothesis and its reference");
 }

@@ -1,4 +1,5 @@
-//! Folders of families with files that are missing, damaged or hostile: errors that name the file, never a panic.
+//! Folders of families with files that are missing, damaged or hostile: errors that name the file,
+//! never a panic.
 
 use std::fs;
 use std::path::Path;
@@ -99,9 +100,13 @@ fn files_that_are_missing() {
 
 #[test]
 fn settings_that_make_no_sense() {
-    let settings = |case: &str, settings: Value| error_with(case, "tokenizer_config.json", settings.to_string());
+    let settings = |case: &str, settings: Value| {
+        error_with(case, "tokenizer_config.json", settings.to_string())
+    };
     let class = json!({"tokenizer_class": "GPT2TokenizerFast"});
-    let unknown = error(ErrorKind::File, "t5", |folder| fs::write(folder.join("tokenizer_config.json"), class.to_string()).unwrap());
+    let unknown = error(ErrorKind::File, "t5", |folder| {
+        fs::write(folder.join("tokenizer_config.json"), class.to_string()).unwrap()
+    });
     assert_snapshot!(unknown, @"tokenizer.json: no such file; tokenizer_config.json names GPT2Tokenizer, which needs a tokenizer.json: save it with transformers' fast tokenizer");
     assert_snapshot!(settings("t5", json!([])), @"tokenizer_config.json: is JSON, but not Hugging Face's tokenizer_config.json: invalid type: sequence, expected a map at line 1 column 0");
     assert_snapshot!(settings("t5", json!({"extra_ids": 1e9})), @"tokenizer_config.json: extra_ids is 1000000000.0, expected a number from 0 to 65536");
@@ -146,7 +151,8 @@ fn models_that_are_damaged() {
     assert_snapshot!(model_error(|model| model.pieces[300].kind = Some(2)), @"source.spm: is not a SentencePiece model: pieces 0 and 300 are both the unknown piece");
     assert_snapshot!(model_error(|model| model.pieces[300].kind = Some(6)), @r#"source.spm: is not a SentencePiece model: piece 300 ("▁L") is not a byte, expected <0x00> to <0xFF>"#);
     assert_snapshot!(model_error(|model| model.pieces[9].kind = None), @"source.spm: is not a SentencePiece model: it falls back to bytes but has 255 byte pieces, expected 256");
-    let trainer = |change: fn(&mut Trainer)| model_error(|model| change(model.trainer.as_mut().unwrap()));
+    let trainer =
+        |change: fn(&mut Trainer)| model_error(|model| change(model.trainer.as_mut().unwrap()));
     assert_snapshot!(trainer(|trainer| trainer.byte_fallback = None), @"source.spm: is not a SentencePiece model: it has byte pieces but does not fall back to bytes");
     assert_snapshot!(trainer(|trainer| trainer.model_type = Some(3)), @"source.spm: is not a SentencePiece model: it is a word model, expected a unigram or BPE model");
     assert_snapshot!(trainer(|trainer| trainer.model_type = Some(9)), @"source.spm: is not a SentencePiece model: its model_type is 9, expected 1 (unigram) or 2 (BPE)");
@@ -175,7 +181,11 @@ fn character_maps_that_lie() {
 
 #[test]
 fn files_that_are_too_large() {
-    let large = |name: &'static str| move |folder: &Path| fs::File::create(folder.join(name)).unwrap().set_len((32 << 20) + 1).unwrap();
+    let large = |name: &'static str| {
+        move |folder: &Path| {
+            fs::File::create(folder.join(name)).unwrap().set_len((32 << 20) + 1).unwrap()
+        }
+    };
     assert_snapshot!(error(ErrorKind::Format, "marian", large("source.spm")), @"source.spm: more than 33554432 bytes; expected a SentencePiece model");
     assert_snapshot!(error(ErrorKind::Format, "marian", large("vocab.json")), @"vocab.json: more than 33554432 bytes; expected a vocabulary: an object of ids by piece");
 }
@@ -184,7 +194,10 @@ fn files_that_are_too_large() {
 fn languages_that_are_unknown() {
     let error = |case: &str, source: Option<&str>, target: Option<&str>| {
         let folder = folder(case, |_| {});
-        let error = Tokenizer::from_folder(folder.path()).unwrap().with_languages(source, target).unwrap_err();
+        let error = Tokenizer::from_folder(folder.path())
+            .unwrap()
+            .with_languages(source, target)
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Argument);
         error.to_string().replace(&format!("{}/", folder.path().display()), "")
     };
@@ -196,7 +209,8 @@ fn languages_that_are_unknown() {
     assert_snapshot!(error("m2m100-wmt21", None, Some("fr")), @r#"sentencepiece.bpe.model: unknown language "fr"; expected one of en, ha, is, ja, cs, ru, zh, de"#);
 }
 
-/// Files with bytes changed, cut short or doubled: an error or a tokenizer that encodes and decodes, never a panic.
+/// Files with bytes changed, cut short or doubled: an error or a tokenizer that encodes and
+/// decodes, never a panic.
 #[test]
 fn damage_anywhere_never_panics() {
     let texts = ["", "the baker opens 日本 ﬁne Ａ  x\t", "<sep>ab▁cd </s> ▁▁ e\u{301}\0"];

@@ -73,7 +73,8 @@ fn parts_that_are_damaged() {
     assert_snapshot!(error_with("/version", json!("2.0")), @"tokenizer.json: the tokenizers library refuses it: Unknown tokenizer version '2.0' at line 1 column 16");
 }
 
-/// A map whose trie has no nodes, a template whose token has no id: the library indexes past the end.
+/// A map whose trie has no nodes, a template whose token has no id: the library indexes past the
+/// end.
 #[test]
 fn a_panic_of_the_library_is_an_error() {
     let charsmap = json!({"type": "Precompiled", "precompiled_charsmap": "AAAAAA=="});
@@ -94,6 +95,10 @@ fn a_damaged_tokenizer_config_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let bundled = testdata("multi30k-en-de/tokenizer.json");
     fs::copy(bundled, folder.path().join("tokenizer.json")).unwrap();
-    fs::write(folder.path().join("tokenizer_config.json"), r#"{"clean_up_tokenization_spaces": 1}"#).unwrap();
+    fs::write(
+        folder.path().join("tokenizer_config.json"),
+        r#"{"clean_up_tokenization_spaces": 1}"#,
+    )
+    .unwrap();
     assert_snapshot!(error_of(folder.path()), @"tokenizer_config.json: clean_up_tokenization_spaces is 1, expected true or false");
 }

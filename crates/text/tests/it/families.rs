@@ -1,4 +1,5 @@
-//! Tokenizers of every family, read from their own files (`testdata/tokenizers/README.md`), against transformers.
+//! Tokenizers of every family, read from their own files (`testdata/tokenizers/README.md`), against
+//! transformers.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -43,7 +44,9 @@ impl Case {
     /// Puts the folder together.
     pub(crate) fn write(&self, folder: &Path) {
         for (name, parts) in &self.files {
-            let parts = parts.iter().map(|part| fs::read(testdata("tokenizers/models").join(part)).unwrap());
+            let parts = parts
+                .iter()
+                .map(|part| fs::read(testdata("tokenizers/models").join(part)).unwrap());
             fs::write(folder.join(name), parts.collect::<Vec<_>>().concat()).unwrap();
         }
         for (name, value) in &self.json {
@@ -54,9 +57,12 @@ impl Case {
     fn tokenizer(&self) -> Tokenizer {
         let folder = tempfile::tempdir().unwrap();
         self.write(folder.path());
-        let tokenizer = Tokenizer::from_folder(folder.path()).unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        let tokenizer = Tokenizer::from_folder(folder.path())
+            .unwrap_or_else(|error| panic!("{}: {error}", self.name));
         let (source, target) = self.languages.clone().unwrap_or_default();
-        tokenizer.with_languages(source.as_deref(), target.as_deref()).unwrap_or_else(|error| panic!("{}: {error}", self.name))
+        tokenizer
+            .with_languages(source.as_deref(), target.as_deref())
+            .unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 }
 
@@ -94,7 +100,9 @@ fn hard_texts_have_the_ids_of_transformers() {
         let pairs = cases.hard.iter().zip(&expected.hard);
         let found = pairs.map(|(text, (ids, _))| (text, ids, tokenizer.encode(text).unwrap()));
         let wrong = found.filter(|(_, ids, found)| *ids != found);
-        wrong.map(|(text, ids, found)| format!("{text:?}: expected {ids:?}, found {found:?}")).collect()
+        wrong
+            .map(|(text, ids, found)| format!("{text:?}: expected {ids:?}, found {found:?}"))
+            .collect()
     });
 }
 
@@ -104,11 +112,14 @@ fn ids_have_the_texts_of_transformers() {
         let answers = expected.hard.iter().chain(&expected.decoded);
         let found = answers.map(|(ids, text)| (ids, text, tokenizer.decode(ids).unwrap()));
         let wrong = found.filter(|(_, text, found)| *text != found);
-        wrong.map(|(ids, text, found)| format!("{ids:?}: expected {text:?}, found {found:?}")).collect()
+        wrong
+            .map(|(ids, text, found)| format!("{ids:?}: expected {text:?}, found {found:?}"))
+            .collect()
     });
 }
 
-/// Told piece by piece, in the end they are whole: hard texts, and ids in an order that no text has.
+/// Told piece by piece, in the end they are whole: hard texts, and ids in an order that no text
+/// has.
 #[test]
 fn growing_texts_are_the_texts_of_transformers() {
     check_all(|tokenizer, expected, _| {
@@ -119,7 +130,9 @@ fn growing_texts_are_the_texts_of_transformers() {
             (ids, text, told + &growing.finish().unwrap())
         });
         let wrong = told.filter(|(_, text, told)| *text != told);
-        wrong.map(|(ids, text, told)| format!("{ids:?}: expected {text:?}, told {told:?}")).collect()
+        wrong
+            .map(|(ids, text, told)| format!("{ids:?}: expected {text:?}, told {told:?}"))
+            .collect()
     });
 }
 
@@ -132,7 +145,11 @@ fn languages_and_sizes_are_those_of_transformers() {
         });
         let found = (target, tokenizer.required_vocab());
         let expected = (expected.target.clone(), expected.largest_id + 1);
-        if found == expected { Vec::new() } else { vec![format!("expected {expected:?}, found {found:?}")] }
+        if found == expected {
+            Vec::new()
+        } else {
+            vec![format!("expected {expected:?}, found {found:?}")]
+        }
     });
 }
 
@@ -141,7 +158,9 @@ fn ten_thousand_lines_have_the_ids_and_texts_of_transformers() {
     let Some(folder) = shared_multi30k() else { return };
     let mut lines = Vec::new();
     for (language, count) in [("en", 4000), ("de", 3000), ("fr", 3000)] {
-        lines.extend(read_lines(folder.join(format!("train.{language}"))).unwrap().into_iter().take(count));
+        lines.extend(
+            read_lines(folder.join(format!("train.{language}"))).unwrap().into_iter().take(count),
+        );
     }
     assert_eq!(lines.len(), 10_000);
     check_all(|tokenizer, expected, _| {
@@ -154,48 +173,67 @@ fn ten_thousand_lines_have_the_ids_and_texts_of_transformers() {
             });
             format!("{:016x}", fnv(&answers.collect::<String>()))
         });
-        let wrong = found.zip(&expected.multi30k).enumerate().filter(|(_, (found, expected))| found != *expected);
-        wrong.map(|(index, _)| format!("a line from {} to {} differs", 100 * index + 1, 100 * index + 100)).collect()
+        let wrong = found
+            .zip(&expected.multi30k)
+            .enumerate()
+            .filter(|(_, (found, expected))| found != *expected);
+        wrong
+            .map(|(index, _)| {
+                format!("a line from {} to {} differs", 100 * index + 1, 100 * index + 100)
+            })
+            .collect()
     });
 }
 
 /// FNV-1a, 64 bits: as generate.py computes it.
 fn fnv(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |digest, byte| {
+        (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[test]
 fn targets_have_the_ids_of_transformers() {
-    // `tokenizer(text_target=TEXT, add_special_tokens=False)`; only Marian cuts its two languages differently.
+    // `tokenizer(text_target=TEXT, add_special_tokens=False)`; only Marian cuts its two languages
+    // differently.
     const TEXT: &str = "Zwei Männer, ein Hund & größere Häuser 😀";
     let expected: [(&str, &[i64]); 5] = [
         (
             "marian",
             &[
-                508, 176, 489, 319, 374, 282, 499, 390, 390, 437, 4, 407, 508, 278, 483, 316, 508, 109, 367, 432, 504, 497, 437, 319, 508,
-                278, 499, 483, 458, 437, 508, 26, 260, 148, 19,
+                508, 176, 489, 319, 374, 282, 499, 390, 390, 437, 4, 407, 508, 278, 483, 316, 508,
+                109, 367, 432, 504, 497, 437, 319, 508, 278, 499, 483, 458, 437, 508, 26, 260, 148,
+                19,
             ],
         ),
         (
             "marian-separate",
             &[
-                806, 184, 764, 341, 473, 294, 784, 510, 510, 619, 6, 554, 806, 290, 752, 2, 806, 117, 457, 612, 796, 780, 619, 341, 806,
-                290, 784, 752, 666, 619, 806, 34, 268, 156, 27,
+                806, 184, 764, 341, 473, 294, 784, 510, 510, 619, 6, 554, 806, 290, 752, 2, 806,
+                117, 457, 612, 796, 780, 619, 341, 806, 290, 784, 752, 666, 619, 806, 34, 268, 156,
+                27,
             ],
         ),
         (
             "plbart",
-            &[6, 3, 250, 10, 79, 55, 50, 15, 15, 17, 19, 52, 6, 230, 13, 214, 6, 3, 197, 11, 124, 157, 17, 10, 6, 230, 50, 13, 9, 17, 6, 3],
+            &[
+                6, 3, 250, 10, 79, 55, 50, 15, 15, 17, 19, 52, 6, 230, 13, 214, 6, 3, 197, 11, 124,
+                157, 17, 10, 6, 230, 50, 13, 9, 17, 6, 3,
+            ],
         ),
         (
             "t5",
-            &[3, 2, 247, 7, 76, 52, 47, 12, 12, 14, 16, 49, 3, 227, 10, 211, 3, 2, 194, 8, 121, 154, 14, 7, 3, 227, 47, 10, 6, 14, 3, 2],
+            &[
+                3, 2, 247, 7, 76, 52, 47, 12, 12, 14, 16, 49, 3, 227, 10, 211, 3, 2, 194, 8, 121,
+                154, 14, 7, 3, 227, 47, 10, 6, 14, 3, 2,
+            ],
         ),
         (
             "bart",
             &[
-                62, 91, 73, 77, 225, 49, 132, 102, 82, 82, 274, 16, 225, 73, 261, 225, 44, 272, 72, 225, 10, 297, 86, 132, 119, 132, 258,
-                274, 73, 225, 44, 132, 102, 89, 87, 274, 225, 177, 258, 251, 227,
+                62, 91, 73, 77, 225, 49, 132, 102, 82, 82, 274, 16, 225, 73, 261, 225, 44, 272, 72,
+                225, 10, 297, 86, 132, 119, 132, 258, 274, 73, 225, 44, 132, 102, 89, 87, 274, 225,
+                177, 258, 251, 227,
             ],
         ),
     ];

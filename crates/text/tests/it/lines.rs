@@ -54,20 +54,26 @@ fn lines_end_at_line_feeds_only() {
 #[test]
 fn the_longest_line_fits_and_one_byte_more_does_not() {
     let longest = "x".repeat(1 << 20);
-    for text in [format!("\u{feff}{longest}\r\n{longest}\r\nend"), format!("{longest}\n{longest}\nend")] {
+    for text in
+        [format!("\u{feff}{longest}\r\n{longest}\r\nend"), format!("{longest}\n{longest}\nend")]
+    {
         assert_eq!(lines(text.as_bytes()).unwrap(), [&longest, &longest, "end"]);
     }
     for end in ["", "\n", "\r\n"] {
         let text = format!("a\n{longest}x{end}");
         let error = lines(text.as_bytes()).unwrap_err().to_string();
-        assert_eq!(error, "text: line 2: longer than 1048576 bytes; expected text with one sentence a line");
+        assert_eq!(
+            error,
+            "text: line 2: longer than 1048576 bytes; expected text with one sentence a line"
+        );
     }
 }
 
 #[test]
 fn the_position_is_where_the_next_line_begins() {
     let mut lines = Lines::new("\u{feff}a\r\n\nü".as_bytes(), "text");
-    let positions: Vec<u64> = std::iter::from_fn(|| lines.next().map(|_| lines.position())).collect();
+    let positions: Vec<u64> =
+        std::iter::from_fn(|| lines.next().map(|_| lines.position())).collect();
     assert_eq!(positions, [6, 7, 9]);
 }
 

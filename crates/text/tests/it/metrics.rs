@@ -1,8 +1,9 @@
-//! BLEU, chrF and their comparison by resampling. Expected: sacreBLEU 2.6.0 (`testdata/bleu/README.md`).
+//! BLEU, chrF and their comparison by resampling. Expected: sacreBLEU 2.6.0
+//! (`testdata/bleu/README.md`).
 
 use cognate_text::{
-    BleuSettings, ChrfSettings, ErrorRateSettings, ErrorUnit, Metric, Resampling, Score, Smoothing, Spelling, Statistics, Words,
-    paired_bootstrap,
+    BleuSettings, ChrfSettings, ErrorRateSettings, ErrorUnit, Metric, Resampling, Score, Smoothing,
+    Spelling, Statistics, Words, paired_bootstrap,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -10,7 +11,8 @@ use std::collections::BTreeMap;
 
 use crate::json;
 
-/// Absolute, on a scale of 100: `ln` and `exp` of different C libraries differ in the last bits only.
+/// Absolute, on a scale of 100: `ln` and `exp` of different C libraries differ in the last bits
+/// only.
 const TOLERANCE: f64 = 1e-9;
 
 #[derive(Deserialize)]
@@ -47,9 +49,14 @@ struct Paired {
 /// The metric that sacreBLEU's options make.
 fn metric(kind: &str, options: &Map<String, Value>) -> Metric {
     let flag = |name: &str| options.get(name).is_some_and(|value| value.as_bool().unwrap());
-    let count = |name: &str, default: usize| options.get(name).map_or(default, |value| value.as_u64().unwrap() as usize);
-    let value = |default: f64| options.get("smooth_value").map_or(default, |value| value.as_f64().unwrap());
-    let name = |name: &str, default: &'static str| options.get(name).map_or(default.to_owned(), |value| value.as_str().unwrap().to_owned());
+    let count = |name: &str, default: usize| {
+        options.get(name).map_or(default, |value| value.as_u64().unwrap() as usize)
+    };
+    let value =
+        |default: f64| options.get("smooth_value").map_or(default, |value| value.as_f64().unwrap());
+    let name = |name: &str, default: &'static str| {
+        options.get(name).map_or(default.to_owned(), |value| value.as_str().unwrap().to_owned())
+    };
     if kind != "bleu" {
         let standard = ChrfSettings::default();
         return Metric::Chrf(ChrfSettings {
@@ -79,8 +86,12 @@ fn metric(kind: &str, options: &Map<String, Value>) -> Metric {
 impl Systems {
     /// What each system's sentences count beside the first references.
     fn statistics(&self, metric: Metric, n_references: usize) -> Vec<Statistics> {
-        let references: Vec<&[String]> = self.references[..n_references].iter().map(Vec::as_slice).collect();
-        self.hypotheses.iter().map(|system| metric.statistics(system, &references).unwrap()).collect()
+        let references: Vec<&[String]> =
+            self.references[..n_references].iter().map(Vec::as_slice).collect();
+        self.hypotheses
+            .iter()
+            .map(|system| metric.statistics(system, &references).unwrap())
+            .collect()
     }
 }
 
@@ -95,7 +106,12 @@ fn scores_and_signatures_are_sacrebleus() {
     for row in &systems.scores {
         let metric = metric(&row.metric, &row.options);
         let (name, signature) = (metric.name(), metric.signature(row.references, None));
-        let mut fail = |what: String| failures.push(format!("{} {:?}, {} references: {what}", row.metric, row.options, row.references));
+        let mut fail = |what: String| {
+            failures.push(format!(
+                "{} {:?}, {} references: {what}",
+                row.metric, row.options, row.references
+            ))
+        };
         if signature != row.signature {
             fail(format!("signature {signature}, expected {}", row.signature));
         }
@@ -112,7 +128,9 @@ fn scores_and_signatures_are_sacrebleus() {
             }
         }
         let wrong = statistics[0].sentence_scores().zip(&row.sentences).enumerate();
-        for (index, (found, expected)) in wrong.filter(|(_, (found, expected))| !is_near(found.value(), **expected)) {
+        for (index, (found, expected)) in
+            wrong.filter(|(_, (found, expected))| !is_near(found.value(), **expected))
+        {
             fail(format!("line {}: {}, expected {expected}", index + 1, found.value()));
         }
     }
@@ -133,7 +151,9 @@ fn resampled_intervals_and_p_values_are_sacrebleus() {
         statistics.push(statistics[0].clone());
         let found = paired_bootstrap(&statistics, resampling);
         assert_eq!(found.len(), row.results.len());
-        for (index, (found, (_, mean, confidence, p_value))) in found.iter().zip(&row.results).enumerate() {
+        for (index, (found, (_, mean, confidence, p_value))) in
+            found.iter().zip(&row.results).enumerate()
+        {
             let same_p = match (found.p_value, *p_value) {
                 (None, None) => true,
                 (Some(found), Some(expected)) => (found - expected).abs() < 1e-12,
@@ -148,8 +168,8 @@ fn resampled_intervals_and_p_values_are_sacrebleus() {
     assert_eq!(systems.paired.len(), 16);
 }
 
-/// By their definition, and with Whisper's basic normaliser.
-/// Sentences in the forms of Whisper's normalisers, and error rates of pairs by jiwer (`testdata/transcripts/README.md`).
+/// By their definition, and with Whisper's basic normaliser. Sentences in the forms of Whisper's
+/// normalisers, and error rates of pairs by jiwer (`testdata/transcripts/README.md`).
 #[derive(Deserialize)]
 struct Transcripts {
     /// As they are, in the basic form, and in the English form.
@@ -175,7 +195,8 @@ fn transcripts_are_normalised_as_whispers() {
         for (spelling, expected) in [(Spelling::Basic, basic), (Spelling::English, english)] {
             let found = spelling.apply(text);
             if found != *expected {
-                failures.push(format!("{text:?}\n  {spelling:?} {found:?}\n  expected {expected:?}"));
+                failures
+                    .push(format!("{text:?}\n  {spelling:?} {found:?}\n  expected {expected:?}"));
             }
         }
     }
@@ -186,17 +207,25 @@ fn transcripts_are_normalised_as_whispers() {
 #[test]
 fn error_rates_are_those_of_jiwer() {
     let transcripts: Transcripts = json("transcripts/cases.json");
-    let [hypotheses, references] = [0, 1].map(|side| transcripts.pairs.iter().map(|pair| pair[side].as_str()).collect::<Vec<_>>());
+    let [hypotheses, references] = [0, 1]
+        .map(|side| transcripts.pairs.iter().map(|pair| pair[side].as_str()).collect::<Vec<_>>());
     let mut failures = Vec::new();
-    for (name, spelling) in [("none", Spelling::Given), ("basic", Spelling::Basic), ("english", Spelling::English)] {
+    for (name, spelling) in
+        [("none", Spelling::Given), ("basic", Spelling::Basic), ("english", Spelling::English)]
+    {
         let Rates { wer, cer, wers, cers } = &transcripts.rates[name];
-        for (unit, all, each) in [(ErrorUnit::Words, wer, wers), (ErrorUnit::Characters, cer, cers)] {
+        for (unit, all, each) in [(ErrorUnit::Words, wer, wers), (ErrorUnit::Characters, cer, cers)]
+        {
             let metric = Metric::ErrorRate(ErrorRateSettings { unit, spelling });
             let statistics = metric.statistics(&hypotheses, &[&references]).unwrap();
-            let found = statistics.sentence_scores().chain([statistics.score()]).map(|score| score.value());
+            let found =
+                statistics.sentence_scores().chain([statistics.score()]).map(|score| score.value());
             for (index, (found, expected)) in found.zip(each.iter().chain([all])).enumerate() {
                 if !is_near(found, *expected) {
-                    failures.push(format!("{unit:?} {name} {index}: {found}, expected {expected}, {:?}", transcripts.pairs.get(index)));
+                    failures.push(format!(
+                        "{unit:?} {name} {index}: {found}, expected {expected}, {:?}",
+                        transcripts.pairs.get(index)
+                    ));
                 }
             }
         }

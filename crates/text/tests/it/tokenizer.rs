@@ -50,7 +50,8 @@ fn ids_and_texts_are_those_of_transformers() {
 fn the_greedy_ids_decode_to_the_greedy_translations() {
     let tokenizer = bundled();
     let ids: Vec<Vec<i64>> = json("multi30k-en-de/reference/test_2016_flickr.greedy.ids.json");
-    let texts = read_lines(testdata("multi30k-en-de/reference/test_2016_flickr.greedy.de")).unwrap();
+    let texts =
+        read_lines(testdata("multi30k-en-de/reference/test_2016_flickr.greedy.de")).unwrap();
     assert_eq!((ids.len(), texts.len()), (1000, 1000));
     let failures: Vec<String> = ids
         .iter()
@@ -105,7 +106,8 @@ fn padding_and_truncation_of_the_file_do_not_touch_ids() {
             "strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": null,
             "pad_id": 2, "pad_type_id": 0, "pad_token": "<pad>",
         });
-        json["truncation"] = json!({"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0});
+        json["truncation"] =
+            json!({"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0});
     });
     let (text, ids, _) = CASES[0];
     assert_eq!(tokenizer.encode(text).unwrap(), ids);
@@ -142,7 +144,11 @@ fn a_tokenizer_json_of_marian_says_the_target_language_first() {
         (token["id"], token["content"]) = (json!(8000), json!(">>deu<<"));
         json["added_tokens"].as_array_mut().unwrap().push(token);
     });
-    fs::write(folder.path().join("tokenizer_config.json"), r#"{"tokenizer_class": "MarianTokenizer"}"#).unwrap();
+    fs::write(
+        folder.path().join("tokenizer_config.json"),
+        r#"{"tokenizer_class": "MarianTokenizer"}"#,
+    )
+    .unwrap();
     let tokenizer = Tokenizer::from_folder(folder.path()).unwrap();
     assert_eq!(tokenizer.languages(), ["deu"]);
     assert_eq!(tokenizer.required_vocab(), 8001);
@@ -158,26 +164,41 @@ fn a_tokenizer_json_of_marian_says_the_target_language_first() {
 #[test]
 fn bytes_are_pieces() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("tokenizer_config.json"), r#"{"tokenizer_class": "ByT5Tokenizer"}"#).unwrap();
+    fs::write(
+        folder.path().join("tokenizer_config.json"),
+        r#"{"tokenizer_class": "ByT5Tokenizer"}"#,
+    )
+    .unwrap();
     assert!(Tokenizer::is_in(folder.path()));
     let tokenizer = Tokenizer::from_folder(folder.path()).unwrap();
     assert_eq!((tokenizer.vocab_size(), tokenizer.required_vocab()), (384, 384));
     for (text, ids, decoded) in [
         ("", &[1][..], ""),
-        ("Café 猫🙂", &[70, 100, 105, 198, 172, 35, 234, 143, 174, 243, 162, 156, 133, 1], "Café 猫🙂"),
+        (
+            "Café 猫🙂",
+            &[70, 100, 105, 198, 172, 35, 234, 143, 174, 243, 162, 156, 133, 1],
+            "Café 猫🙂",
+        ),
         ("a</s>b <extra_id_0> c", &[100, 1, 101, 35, 259, 35, 102, 1], "ab  c"),
-        (" two  spaces\t", &[35, 119, 122, 114, 35, 35, 118, 115, 100, 102, 104, 118, 12, 1], " two  spaces\t"),
+        (
+            " two  spaces\t",
+            &[35, 119, 122, 114, 35, 35, 118, 115, 100, 102, 104, 118, 12, 1],
+            " two  spaces\t",
+        ),
     ] {
         assert_eq!(tokenizer.encode(text).unwrap(), ids, "{text:?}");
         assert_eq!(tokenizer.decode(ids).unwrap(), decoded, "{text:?}");
     }
     // Bytes that are no characters are left out.
-    for (ids, decoded) in [(&[200, 198, 1][..], ""), (&[234, 143, 100, 259], "a"), (&[260, 70, 300], "C")] {
+    for (ids, decoded) in
+        [(&[200, 198, 1][..], ""), (&[234, 143, 100, 259], "a"), (&[260, 70, 300], "C")]
+    {
         assert_eq!(tokenizer.decode(ids).unwrap(), decoded, "{ids:?}");
     }
 }
 
-/// MADLAD's target language is the first piece of a sentence; ids of transformers 4.57.6, `T5TokenizerFast`.
+/// MADLAD's target language is the first piece of a sentence; ids of transformers 4.57.6,
+/// `T5TokenizerFast`.
 #[test]
 fn the_target_language_of_madlad_is_a_piece() {
     let added = |id: usize, content: &str| json!({ "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": id < 3 });
@@ -194,7 +215,8 @@ fn the_target_language_of_madlad_is_a_piece() {
     });
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("tokenizer.json"), file.to_string()).unwrap();
-    fs::write(folder.path().join("tokenizer_config.json"), r#"{"tokenizer_class": "T5Tokenizer"}"#).unwrap();
+    fs::write(folder.path().join("tokenizer_config.json"), r#"{"tokenizer_class": "T5Tokenizer"}"#)
+        .unwrap();
     let tokenizer = Tokenizer::from_folder(folder.path()).unwrap();
     assert_eq!(tokenizer.languages(), ["de", "zh_Hant"]);
     assert_eq!(tokenizer.encode("<2de> abc").unwrap(), [3, 6, 7, 8, 2]);

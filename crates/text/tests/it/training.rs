@@ -1,11 +1,15 @@
-//! Tokenizers that are trained here (`testdata/trained-tokenizers/README.md`), against another build of the trainers and transformers.
+//! Tokenizers that are trained here (`testdata/trained-tokenizers/README.md`), against another
+//! build of the trainers and transformers.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
 use cognate_testing::{python, shared_multi30k, testdata};
-use cognate_text::{Algorithm, ErrorKind, Result, Tokenizer, TokenizerTrainer, TrainedTokenizer, TrainingSettings, read_lines};
+use cognate_text::{
+    Algorithm, ErrorKind, Result, Tokenizer, TokenizerTrainer, TrainedTokenizer, TrainingSettings,
+    read_lines,
+};
 use insta::assert_snapshot;
 use serde::Deserialize;
 use serde_json::Value;
@@ -38,7 +42,10 @@ fn settings(algorithm: Algorithm, vocab_size: usize) -> TrainingSettings {
     TrainingSettings { algorithm, vocab_size, coverage: 1.0, ..Default::default() }
 }
 
-fn train<'l>(settings: TrainingSettings, lines: impl IntoIterator<Item = &'l str>) -> Result<TrainedTokenizer> {
+fn train<'l>(
+    settings: TrainingSettings,
+    lines: impl IntoIterator<Item = &'l str>,
+) -> Result<TrainedTokenizer> {
     let mut trainer = TokenizerTrainer::new(settings)?;
     lines.into_iter().try_for_each(|line| trainer.add(line))?;
     trainer.train()
@@ -55,8 +62,11 @@ fn model(trained: &TrainedTokenizer) -> Value {
 #[test]
 fn merges_are_those_of_another_build() {
     let (expected, lines) = (json::<Expected>("trained-tokenizers/expected.json"), text());
-    let trained = train(settings(Algorithm::Bpe, expected.vocab_size), lines.iter().map(String::as_str)).unwrap();
-    let merges: Vec<[String; 2]> = serde_json::from_value(model(&trained)["merges"].take()).unwrap();
+    let trained =
+        train(settings(Algorithm::Bpe, expected.vocab_size), lines.iter().map(String::as_str))
+            .unwrap();
+    let merges: Vec<[String; 2]> =
+        serde_json::from_value(model(&trained)["merges"].take()).unwrap();
     assert_eq!(merges, expected.bpe.merges);
     for (text, ids) in expected.texts.iter().zip(&expected.bpe.ids) {
         assert_eq!(trained.tokenizer().encode_target(text).unwrap(), *ids, "{text:?}");
@@ -66,11 +76,15 @@ fn merges_are_those_of_another_build() {
 #[test]
 fn unigram_pieces_and_scores_are_those_of_another_build() {
     let (expected, lines) = (json::<Expected>("trained-tokenizers/expected.json"), text());
-    let trained = train(settings(Algorithm::Unigram, expected.vocab_size), lines.iter().map(String::as_str)).unwrap();
-    let found: Vec<(String, f64)> = serde_json::from_value(model(&trained)["vocab"].take()).unwrap();
+    let trained =
+        train(settings(Algorithm::Unigram, expected.vocab_size), lines.iter().map(String::as_str))
+            .unwrap();
+    let found: Vec<(String, f64)> =
+        serde_json::from_value(model(&trained)["vocab"].take()).unwrap();
     assert_eq!(found.len(), expected.unigram.scores.len());
     for (piece, score) in &found {
-        let expected = expected.unigram.scores.get(piece).unwrap_or_else(|| panic!("{piece} is not expected"));
+        let expected =
+            expected.unigram.scores.get(piece).unwrap_or_else(|| panic!("{piece} is not expected"));
         assert!((score - expected).abs() < 1e-6, "{piece}: {score}, expected {expected}");
     }
     let tokenizer = trained.tokenizer();
@@ -90,9 +104,14 @@ fn the_same_text_gives_the_same_bytes() {
     for algorithm in ALGORITHMS {
         let first = train(settings(algorithm, 200), lines.iter().map(String::as_str)).unwrap();
         for attempt in 0..5 {
-            let again = || train(settings(algorithm, 200), lines.iter().rev().map(String::as_str)).unwrap();
+            let again =
+                || train(settings(algorithm, 200), lines.iter().rev().map(String::as_str)).unwrap();
             let again = if attempt % 2 == 0 { again() } else { threads.install(again) };
-            let differing = first.json().lines().zip(again.json().lines()).find(|(first, again)| first != again);
+            let differing = first
+                .json()
+                .lines()
+                .zip(again.json().lines())
+                .find(|(first, again)| first != again);
             assert_eq!(differing, None, "{algorithm:?}");
             assert!(first.json() == again.json(), "{algorithm:?}");
         }
@@ -104,12 +123,18 @@ fn special_tokens_have_marians_ids_and_are_never_learnt() {
     let spelt = ["a</s>b a</s>b a</s>b", "＜/s＞ ＜pad＞ <mask> <unk><mask>", "abc abd abe"];
     for algorithm in ALGORITHMS {
         let additional_special_tokens = vec!["<mask>".to_owned()];
-        let trained = train(TrainingSettings { additional_special_tokens, ..settings(algorithm, 16) }, spelt).unwrap();
+        let trained =
+            train(TrainingSettings { additional_special_tokens, ..settings(algorithm, 16) }, spelt)
+                .unwrap();
         let tokenizer = trained.tokenizer();
         let ids = ["</s>", "<unk>", "<pad>", "<mask>"].map(|token| tokenizer.id(token));
         assert_eq!(ids, [0, 1, 2, 3].map(Some), "{algorithm:?}");
-        let pieces: Vec<String> = (0..tokenizer.vocab_size() as i64).map(|id| tokenizer.piece(id).unwrap()).collect();
-        assert!(pieces.iter().skip(4).all(|piece| !piece.contains(['<', '/', '>', 'p', 's'])), "{pieces:?}");
+        let pieces: Vec<String> =
+            (0..tokenizer.vocab_size() as i64).map(|id| tokenizer.piece(id).unwrap()).collect();
+        assert!(
+            pieces.iter().skip(4).all(|piece| !piece.contains(['<', '/', '>', 'p', 's'])),
+            "{pieces:?}"
+        );
         assert_eq!(tokenizer.encode("<mask></s>").unwrap(), [3, 0, 0], "{algorithm:?}");
         assert!(tokenizer.vocab_size() <= 16);
     }
@@ -138,7 +163,8 @@ fn saved_tokenizers_read_back() {
 fn separate_vocabularies_read_back_as_one_tokenizer() {
     let upper = "A man. A dog. A woman and a man. A dog and a dog.";
     let lower = "ein mann. ein hund. eine frau und ein mann. ein hund und ein hund.";
-    let [source, target] = [upper, lower].map(|text| train(settings(Algorithm::Bpe, 30), [text]).unwrap());
+    let [source, target] =
+        [upper, lower].map(|text| train(settings(Algorithm::Bpe, 30), [text]).unwrap());
     let folder = tempfile::tempdir().unwrap();
     source.save(folder.path(), Some(&target), 256).unwrap();
     let read = Tokenizer::from_folder(folder.path()).unwrap();
@@ -167,7 +193,10 @@ fn training_that_cannot_be_is_refused() {
     assert_snapshot!(error(settings(Algorithm::Unigram, 100), &["", "  ", "</s>"]), @"no text to train a tokenizer on: it contains no words");
     let coverage = |coverage| TrainingSettings { coverage, ..settings(Algorithm::Bpe, 8) };
     assert_snapshot!(error(coverage(f64::NAN), &["a"]), @"coverage is NaN; a tokenizer's training expects a share above 0 and at most 1");
-    let additional = TrainingSettings { additional_special_tokens: vec!["<pad>".to_owned()], ..Default::default() };
+    let additional = TrainingSettings {
+        additional_special_tokens: vec!["<pad>".to_owned()],
+        ..Default::default()
+    };
     assert_snapshot!(error(additional, &["a"]), @r#"additional_special_tokens is "<pad>"; a tokenizer's training expects tokens that are not empty and differ from all others"#);
 }
 
@@ -176,19 +205,34 @@ fn training_that_cannot_be_is_refused() {
 fn hostile_text_trains() {
     let expected: Expected = json("trained-tokenizers/expected.json");
     let long = "x".repeat(100_000);
-    let texts: Vec<&str> = expected.texts.iter().map(String::as_str).chain([long.as_str(), "\0\0 \0a", "\u{202e}\u{feff}"]).collect();
+    let texts: Vec<&str> = expected
+        .texts
+        .iter()
+        .map(String::as_str)
+        .chain([long.as_str(), "\0\0 \0a", "\u{202e}\u{feff}"])
+        .collect();
     for algorithm in ALGORITHMS {
-        let trained = train(TrainingSettings { coverage: 0.99, ..settings(algorithm, 1_000) }, texts.iter().copied()).unwrap();
+        let trained = train(
+            TrainingSettings { coverage: 0.99, ..settings(algorithm, 1_000) },
+            texts.iter().copied(),
+        )
+        .unwrap();
         for text in &texts {
             trained.tokenizer().encode(text).unwrap();
         }
     }
 }
 
-/// In the order of the alphabet, the words of each make the library's suffix array run past its end.
+/// In the order of the alphabet, the words of each make the library's suffix array run past its
+/// end.
 #[test]
 fn texts_that_break_the_suffix_array_train() {
-    for text in ["cacacdc cc ccaddba", "bbbbaba bbbb acac", "aab baaaaabb ab b abab aabbbb a", "c caacb b accacbcb bcbab"] {
+    for text in [
+        "cacacdc cc ccaddba",
+        "bbbbaba bbbb acac",
+        "aab baaaaabb ab b abab aabbbb a",
+        "c caacb b accacbcb bcbab",
+    ] {
         let trained = train(settings(Algorithm::Unigram, 60), [text]).unwrap();
         let tokenizer = trained.tokenizer();
         assert_eq!(tokenizer.decode(&tokenizer.encode(text).unwrap()).unwrap(), text);
@@ -201,7 +245,10 @@ fn transformers_reads_what_is_saved() {
     let Some(python) = python() else { return };
     let (expected, mut lines) = (json::<Expected>("trained-tokenizers/expected.json"), text());
     if let Some(folder) = shared_multi30k() {
-        lines = ["train.en", "train.de"].iter().flat_map(|name| read_lines(folder.join(name)).unwrap().into_iter().take(200)).collect();
+        lines = ["train.en", "train.de"]
+            .iter()
+            .flat_map(|name| read_lines(folder.join(name)).unwrap().into_iter().take(200))
+            .collect();
     }
     let texts: Vec<&String> = expected.texts.iter().chain(&lines).collect();
     let folder = tempfile::tempdir().unwrap();
@@ -230,9 +277,11 @@ for name in sys.argv[2:]:
     answers.append([ids, [tokenizer.decode(i, skip_special_tokens=True) for i in ids]])
 print(json.dumps(answers))
 ";
-    let output = Command::new(&python).args(["-c", script]).arg(folder.path()).args(names).output().unwrap();
+    let output =
+        Command::new(&python).args(["-c", script]).arg(folder.path()).args(names).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let answers: Vec<(Vec<Vec<i64>>, Vec<String>)> = serde_json::from_slice(&output.stdout).unwrap();
+    let answers: Vec<(Vec<Vec<i64>>, Vec<String>)> =
+        serde_json::from_slice(&output.stdout).unwrap();
     for ((ids, decoded), name) in answers.iter().zip(names) {
         let tokenizer = Tokenizer::from_folder(folder.path().join(name)).unwrap();
         assert_eq!(ids.len(), texts.len());

@@ -1,8 +1,10 @@
 //! A batch: its sentences, and the arrays that a teacher-forced model reads.
 //!
-//! `input_ids`, `attention_mask`: `[batch, src]`; `decoder_input_ids`, `labels`, `label_mask`: `[batch, tgt]`; i64
+//! `input_ids`, `attention_mask`: `[batch, src]`; `decoder_input_ids`, `labels`, `label_mask`:
+//! `[batch, tgt]`; i64
 //!
-//! The decoder reads its target shifted by one: `labels = w_1 .. w_n </s>`, `decoder_input_ids = <start> w_1 .. w_n`.
+//! The decoder reads its target shifted by one: `labels = w_1 .. w_n </s>`,
+//! `decoder_input_ids = <start> w_1 .. w_n`.
 
 use std::sync::Arc;
 
@@ -32,7 +34,8 @@ pub struct Framing {
 }
 
 impl Default for Framing {
-    /// Marian's, with the ids of a tokenizer that is trained here: `</s>` 0, `<pad>` 2, which also starts.
+    /// Marian's, with the ids of a tokenizer that is trained here: `</s>` 0, `<pad>` 2, which also
+    /// starts.
     fn default() -> Self {
         Self { start: 2, prefix: Vec::new(), suffix: vec![0], pad: 2, label_padding: IGNORED }
     }
@@ -64,7 +67,12 @@ pub struct Arrays {
 }
 
 impl TrainingBatch {
-    pub(super) fn new(pairs: Vec<Arc<Encoded>>, settings: Arc<BatchSettings>, position: Position, next: Position) -> Self {
+    pub(super) fn new(
+        pairs: Vec<Arc<Encoded>>,
+        settings: Arc<BatchSettings>,
+        position: Position,
+        next: Position,
+    ) -> Self {
         Self { pairs, settings, position, next, left_out: LeftOut::default() }
     }
 
@@ -109,12 +117,16 @@ impl TrainingBatch {
         self.pairs.iter().map(|pair| pair.place)
     }
 
-    /// One rank's share: the sentences [`shard`] gives it. It may have none, where there are fewer sentences than ranks.
+    /// One rank's share: the sentences [`shard`] gives it. It may have none, where there are fewer
+    /// sentences than ranks.
     ///
-    /// Every rank makes the same batches and knows [`TrainingBatch::target_tokens`] of the whole, by which all divide their sums.
+    /// Every rank makes the same batches and knows [`TrainingBatch::target_tokens`] of the whole,
+    /// by which all divide their sums.
     #[must_use]
     pub fn shard(&self, rank: usize, n_ranks: usize) -> TrainingBatch {
-        let pairs = shard(self.n_sentences(), rank, n_ranks).map(|index| Arc::clone(&self.pairs[index])).collect();
+        let pairs = shard(self.n_sentences(), rank, n_ranks)
+            .map(|index| Arc::clone(&self.pairs[index]))
+            .collect();
         TrainingBatch { pairs, ..self.clone() }
     }
 
@@ -148,12 +160,15 @@ impl TrainingBatch {
 
     /// Tokens of the longest source and the longest target.
     fn longest(&self) -> (usize, usize) {
-        let longest = |length: fn(&Encoded) -> usize| self.pairs.iter().map(|pair| length(pair)).max().unwrap_or(0);
+        let longest = |length: fn(&Encoded) -> usize| {
+            self.pairs.iter().map(|pair| length(pair)).max().unwrap_or(0)
+        };
         (longest(|pair| pair.source.len()), longest(|pair| pair.labels.len()))
     }
 }
 
-/// The rows of `n` that `rank` of `n_ranks` takes: every `n_ranks`-th. Rows are sorted by length, so ranks get like shares.
+/// The rows of `n` that `rank` of `n_ranks` takes: every `n_ranks`-th. Rows are sorted by length,
+/// so ranks get like shares.
 ///
 /// ```
 /// let rows: Vec<Vec<usize>> = (0..3).map(|rank| cognate_train::shard(5, rank, 3).collect()).collect();

@@ -16,15 +16,18 @@ pub(super) fn batches(window: &Window, settings: &BatchSettings) -> Vec<Vec<Arc<
     shuffle(&mut pairs, purpose, seed, epoch, index);
     pairs.sort_by_key(|pair| {
         let (source, target) = (pair.source.len(), pair.labels.len());
-        // Sources rise and fall in turn, so that they are alike where one length of targets meets the next.
+        // Sources rise and fall in turn, so that they are alike where one length of targets meets
+        // the next.
         (target, if target % 2 == 0 { source } else { usize::MAX - source })
     });
     let mut batches: Vec<Vec<Arc<Encoded>>> = Vec::new();
     let (mut source, mut target) = (0, 0);
     for pair in pairs {
-        let (longest_source, longest_target) = (pair.source.len().max(source), pair.labels.len().max(target));
+        let (longest_source, longest_target) =
+            (pair.source.len().max(source), pair.labels.len().max(target));
         let n = batches.last().map_or(0, Vec::len) + 1;
-        let fits = n * longest_source.max(longest_target) <= settings.max_tokens && settings.max_sentences.is_none_or(|most| n <= most);
+        let fits = n * longest_source.max(longest_target) <= settings.max_tokens
+            && settings.max_sentences.is_none_or(|most| n <= most);
         match batches.last_mut() {
             Some(batch) if fits => {
                 (source, target) = (longest_source, longest_target);

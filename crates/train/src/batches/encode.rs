@@ -29,23 +29,37 @@ pub(super) fn encode(
     let target = tokenizer.encode_target(&pair.target).map_err(failed)?;
     let framing = &settings.framing;
     let n_labels = framing.prefix.len() + target.len() + framing.suffix.len();
-    if source.is_empty() || source.len() > settings.max_source_tokens || n_labels > settings.max_target_tokens {
+    if source.is_empty()
+        || source.len() > settings.max_source_tokens
+        || n_labels > settings.max_target_tokens
+    {
         left_out.long += 1;
         return Ok(None);
     }
     if let Some(max_ratio) = settings.max_ratio {
         // The source's special tokens are taken to be as many as the target's.
-        let sides = [source.len().saturating_sub(framing.prefix.len() + framing.suffix.len()), target.len()].map(|n| n.max(1) as f64);
+        let sides = [
+            source.len().saturating_sub(framing.prefix.len() + framing.suffix.len()),
+            target.len(),
+        ]
+        .map(|n| n.max(1) as f64);
         if sides[0] > max_ratio * sides[1] || sides[1] > max_ratio * sides[0] {
             left_out.ratio += 1;
             return Ok(None);
         }
     }
-    if source.contains(&framing.pad) || target.iter().any(|id| *id == framing.pad || framing.suffix.contains(id)) {
+    if source.contains(&framing.pad)
+        || target.iter().any(|id| *id == framing.pad || framing.suffix.contains(id))
+    {
         left_out.special += 1;
         return Ok(None);
     }
-    let labels: Vec<i64> = framing.prefix.iter().chain(&target).chain(&framing.suffix).copied().collect();
-    let narrow = |ids: Vec<i64>| ids.into_iter().map(|id| u32::try_from(id).expect("a tokenizer's ids have 32 bits")).collect();
+    let labels: Vec<i64> =
+        framing.prefix.iter().chain(&target).chain(&framing.suffix).copied().collect();
+    let narrow = |ids: Vec<i64>| {
+        ids.into_iter()
+            .map(|id| u32::try_from(id).expect("a tokenizer's ids have 32 bits"))
+            .collect()
+    };
     Ok(Some(Encoded { place: pair.place, source: narrow(source), labels: narrow(labels) }))
 }

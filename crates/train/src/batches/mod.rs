@@ -1,9 +1,11 @@
 //! Batches of token ids, in seeded order.
 //!
-//! corpus -> windows of 65,536 lines in random blocks -> ids -> sorted by length -> batches, shuffled
+//! corpus -> windows of 65,536 lines in random blocks -> ids -> sorted by length -> batches,
+//! shuffled
 //!
-//! An epoch has each sentence once. Its order depends on the seed and the epoch's number alone, so a [`Position`] of
-//! three numbers brings a run back to where it was. Memory holds two or three windows, whatever the size of the corpus.
+//! An epoch has each sentence once. Its order depends on the seed and the epoch's number alone, so
+//! a [`Position`] of three numbers brings a run back to where it was. Memory holds two or three
+//! windows, whatever the size of the corpus.
 
 mod arrays;
 mod bucket;
@@ -36,7 +38,8 @@ pub struct BatchSettings {
     pub max_source_tokens: usize,
     /// Longer targets, special tokens included, are left out.
     pub max_target_tokens: usize,
-    /// Pairs are left out where one side has more than so many times the pieces of the other; `None` for any ratio.
+    /// Pairs are left out where one side has more than so many times the pieces of the other;
+    /// `None` for any ratio.
     pub max_ratio: Option<f64>,
     /// Subword regularisation's `α` (Kudo 2018); `None` leaves the words in their likeliest pieces.
     pub subword_sampling: Option<f64>,
@@ -64,20 +67,33 @@ impl Default for BatchSettings {
 
 impl BatchSettings {
     fn check(&self) -> Result<()> {
-        let wrong = |field, found: String, expected: String| Err(Cause::Setting { field, found, expected }.into());
-        for (field, found) in [("max_source_tokens", self.max_source_tokens), ("max_target_tokens", self.max_target_tokens)] {
+        let wrong = |field, found: String, expected: String| {
+            Err(Cause::Setting { field, found, expected }.into())
+        };
+        for (field, found) in [
+            ("max_source_tokens", self.max_source_tokens),
+            ("max_target_tokens", self.max_target_tokens),
+        ] {
             if !(1..=self.max_tokens).contains(&found) {
-                return wrong(field, found.to_string(), format!("1 to max_tokens, which is {}", self.max_tokens));
+                return wrong(
+                    field,
+                    found.to_string(),
+                    format!("1 to max_tokens, which is {}", self.max_tokens),
+                );
             }
         }
         if self.max_sentences == Some(0) {
             return wrong("max_sentences", "0".to_owned(), "at least 1".to_owned());
         }
-        if let Some(alpha) = self.subword_sampling.filter(|alpha| !(alpha.is_finite() && *alpha > 0.0)) {
+        if let Some(alpha) =
+            self.subword_sampling.filter(|alpha| !(alpha.is_finite() && *alpha > 0.0))
+        {
             return wrong("subword_sampling", alpha.to_string(), "a number above 0".to_owned());
         }
         match self.max_ratio {
-            Some(ratio) if ratio.is_nan() || ratio < 1.0 => wrong("max_ratio", ratio.to_string(), "at least 1".to_owned()),
+            Some(ratio) if ratio.is_nan() || ratio < 1.0 => {
+                wrong("max_ratio", ratio.to_string(), "at least 1".to_owned())
+            }
             _ => Ok(()),
         }
     }
@@ -143,13 +159,19 @@ impl Batches {
     /// Batches from a position on; [`Position::default`] is the beginning.
     ///
     /// # Errors
-    /// If settings have no meaning, or a file cannot be opened. The iterator's: if a file changed, the tokenizer fails on
-    /// a text, or an epoch has no pair that fits; nothing follows an error.
-    pub fn new(corpus: Arc<Corpus>, tokenizer: Arc<Tokenizer>, settings: BatchSettings, position: Position) -> Result<Self> {
+    /// If settings have no meaning, or a file cannot be opened. The iterator's: if a file changed,
+    /// the tokenizer fails on a text, or an epoch has no pair that fits; nothing follows an error.
+    pub fn new(
+        corpus: Arc<Corpus>,
+        tokenizer: Arc<Tokenizer>,
+        settings: BatchSettings,
+        position: Position,
+    ) -> Result<Self> {
         settings.check()?;
         let settings = Arc::new(settings);
         let stop = Stop::default();
-        let windows = Windows::new(corpus, tokenizer, Arc::clone(&settings), position, stop.clone())?;
+        let windows =
+            Windows::new(corpus, tokenizer, Arc::clone(&settings), position, stop.clone())?;
         Ok(Self {
             windows: Box::new(windows),
             stop,
@@ -162,14 +184,16 @@ impl Batches {
         })
     }
 
-    /// The same batches, made by threads: one tokenizes a window ahead, the other has `depth` batches ready.
+    /// The same batches, made by threads: one tokenizes a window ahead, the other has `depth`
+    /// batches ready.
     pub fn prefetched(self, depth: usize) -> Prefetch<Result<TrainingBatch>> {
         let stop = self.stop.clone();
         let windows = Prefetch::stopping(self.windows, 1, stop.clone());
         Prefetch::stopping(Self { windows: Box::new(windows), ..self }, depth, stop)
     }
 
-    /// Makes the batches of the next window; `None` where windows end, which is when they are told to stop.
+    /// Makes the batches of the next window; `None` where windows end, which is when they are told
+    /// to stop.
     fn advance(&mut self) -> Result<Option<()>> {
         let Some(window) = self.windows.next().transpose()? else { return Ok(None) };
         self.left_out += window.left_out;
@@ -194,10 +218,17 @@ impl Batches {
             let position = Position { epoch: window.epoch, window: window.index, batch };
             let next = match batch + 1 < n_batches {
                 true => Position { batch: batch + 1, ..position },
-                false if window.is_last => Position { epoch: window.epoch + 1, window: 0, batch: 0 },
+                false if window.is_last => {
+                    Position { epoch: window.epoch + 1, window: 0, batch: 0 }
+                }
                 false => Position { window: window.index + 1, batch: 0, ..position },
             };
-            self.ready.push_back(TrainingBatch::new(pairs, Arc::clone(&self.settings), position, next));
+            self.ready.push_back(TrainingBatch::new(
+                pairs,
+                Arc::clone(&self.settings),
+                position,
+                next,
+            ));
         }
         if let Some(first) = self.ready.front_mut() {
             first.left_out = std::mem::take(&mut self.left_out);

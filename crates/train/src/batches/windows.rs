@@ -54,8 +54,22 @@ impl Windows {
     ) -> Result<Self> {
         let reader = BlockReader::open(&corpus)?;
         let (epoch, index) = (position.epoch, position.window);
-        let samplers = settings.subword_sampling.map(|alpha| SegmentationSampler::of(&tokenizer, alpha)).transpose()?;
-        let mut windows = Self { corpus, tokenizer, samplers, settings, reader, stop, epoch, index, blocks: Vec::new(), only: None };
+        let samplers = settings
+            .subword_sampling
+            .map(|alpha| SegmentationSampler::of(&tokenizer, alpha))
+            .transpose()?;
+        let mut windows = Self {
+            corpus,
+            tokenizer,
+            samplers,
+            settings,
+            reader,
+            stop,
+            epoch,
+            index,
+            blocks: Vec::new(),
+            only: None,
+        };
         windows.order_blocks();
         Ok(windows)
     }
@@ -79,7 +93,9 @@ impl Windows {
         let (pairs, left_out) = match &self.only {
             Some((pairs, left_out)) => (Arc::clone(pairs), *left_out),
             None => {
-                let Some((pairs, left_out)) = self.encode(index as usize * WINDOW_BLOCKS)? else { return Ok(None) };
+                let Some((pairs, left_out)) = self.encode(index as usize * WINDOW_BLOCKS)? else {
+                    return Ok(None);
+                };
                 let pairs = Arc::new(pairs);
                 if n_windows == 1 {
                     self.only = Some((Arc::clone(&pairs), left_out));
@@ -88,26 +104,43 @@ impl Windows {
             }
         };
         self.index += 1;
-        let pairs = self.samplers.as_ref().map_or(Arc::clone(&pairs), |samplers| Arc::new(self.sampled(&pairs, samplers, (epoch, index))));
+        let pairs = self.samplers.as_ref().map_or(Arc::clone(&pairs), |samplers| {
+            Arc::new(self.sampled(&pairs, samplers, (epoch, index)))
+        });
         Ok(Some(Window { epoch, index, is_last: index + 1 == n_windows, pairs, left_out }))
     }
 
     /// The pairs with their words cut anew; one that would grow too long stays as it is.
-    fn sampled(&self, pairs: &[Arc<Encoded>], samplers: &[SegmentationSampler; 2], (epoch, index): (u64, u64)) -> Vec<Arc<Encoded>> {
+    fn sampled(
+        &self,
+        pairs: &[Arc<Encoded>],
+        samplers: &[SegmentationSampler; 2],
+        (epoch, index): (u64, u64),
+    ) -> Vec<Arc<Encoded>> {
         let mut random = random(Purpose::Segmentation, self.settings.seed, epoch, index);
         let mut number = || (random() >> 11) as f64 / (1u64 << 53) as f64;
         let mut sample = |pair: &Arc<Encoded>| {
-            let [source, labels] =
-                [(&samplers[0], &pair.source), (&samplers[1], &pair.labels)].map(|(sampler, ids)| sampler.sample(ids, &mut number));
-            let fits = source.len() <= self.settings.max_source_tokens && labels.len() <= self.settings.max_target_tokens;
-            if fits { Arc::new(Encoded { place: pair.place, source: source.into(), labels: labels.into() }) } else { Arc::clone(pair) }
+            let [source, labels] = [(&samplers[0], &pair.source), (&samplers[1], &pair.labels)]
+                .map(|(sampler, ids)| sampler.sample(ids, &mut number));
+            let fits = source.len() <= self.settings.max_source_tokens
+                && labels.len() <= self.settings.max_target_tokens;
+            if fits {
+                Arc::new(Encoded {
+                    place: pair.place,
+                    source: source.into(),
+                    labels: labels.into(),
+                })
+            } else {
+                Arc::clone(pair)
+            }
         };
         pairs.iter().map(&mut sample).collect()
     }
 
     fn encode(&mut self, first: usize) -> Result<Option<(Vec<Arc<Encoded>>, LeftOut)>> {
         let mut blocks = self.blocks[first..self.blocks.len().min(first + WINDOW_BLOCKS)].to_vec();
-        // Their order has done its work; this one is the disk's, and the same in every epoch of a corpus of one window.
+        // Their order has done its work; this one is the disk's, and the same in every epoch of a
+        // corpus of one window.
         blocks.sort_unstable();
         let (mut pairs, mut left_out) = (Vec::new(), LeftOut::default());
         for block in blocks {
@@ -115,7 +148,8 @@ impl Windows {
                 return Ok(None);
             }
             for pair in self.reader.read(&self.corpus, block.into())? {
-                let encoded = encode(&pair, &self.tokenizer, &self.settings, &self.corpus, &mut left_out)?;
+                let encoded =
+                    encode(&pair, &self.tokenizer, &self.settings, &self.corpus, &mut left_out)?;
                 pairs.extend(encoded.map(Arc::new));
             }
         }

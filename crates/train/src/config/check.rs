@@ -28,7 +28,11 @@ struct Problems(Vec<Problem>);
 
 impl Problems {
     fn add(&mut self, field: &str, found: impl Display, expected: impl Display) {
-        self.0.push(Problem { field: field.to_owned(), found: found.to_string(), expected: expected.to_string() });
+        self.0.push(Problem {
+            field: field.to_owned(),
+            found: found.to_string(),
+            expected: expected.to_string(),
+        });
     }
 
     fn within<T: PartialOrd + Display + Copy>(&mut self, field: &str, found: T, least: T, most: T) {
@@ -37,8 +41,15 @@ impl Problems {
         }
     }
 
-    fn at_least<T: PartialOrd + Display + Copy>(&mut self, field: &str, found: Option<T>, least: T) {
-        if let Some(found) = found.filter(|found| !matches!(found.partial_cmp(&least), Some(order) if order.is_ge())) {
+    fn at_least<T: PartialOrd + Display + Copy>(
+        &mut self,
+        field: &str,
+        found: Option<T>,
+        least: T,
+    ) {
+        if let Some(found) =
+            found.filter(|found| !matches!(found.partial_cmp(&least), Some(order) if order.is_ge()))
+        {
             self.add(field, found, format_args!("at least {least}"));
         }
     }
@@ -80,8 +91,14 @@ pub(super) fn problems(config: &TrainingConfig) -> Vec<Problem> {
     }
     if !(0.0..f64::INFINITY).contains(&dropout.consistency) {
         problems.add("dropout.consistency", dropout.consistency, "0 or more");
-    } else if dropout.consistency > 0.0 && dropout.embeddings + dropout.sublayers + dropout.attention + dropout.activation == 0.0 {
-        problems.add("dropout.consistency", dropout.consistency, "0, or another dropout above 0 beside it");
+    } else if dropout.consistency > 0.0
+        && dropout.embeddings + dropout.sublayers + dropout.attention + dropout.activation == 0.0
+    {
+        problems.add(
+            "dropout.consistency",
+            dropout.consistency,
+            "0, or another dropout above 0 beside it",
+        );
     }
     optimiser(config, &mut problems);
     schedule(config, &mut problems);
@@ -91,7 +108,11 @@ pub(super) fn problems(config: &TrainingConfig) -> Vec<Problem> {
 fn data(config: &TrainingConfig, problems: &mut Problems) {
     let data = &config.data;
     if data.train.is_empty() {
-        problems.add("data.train", "empty", "at least one corpus: { source = \"train.en\", target = \"train.de\" }");
+        problems.add(
+            "data.train",
+            "empty",
+            "at least one corpus: { source = \"train.en\", target = \"train.de\" }",
+        );
     }
     for (field, texts) in [("data.train", &data.train), ("data.valid", &data.valid)] {
         for (index, text) in texts.iter().enumerate().filter(|(_, text)| text.files().is_none()) {
@@ -103,19 +124,39 @@ fn data(config: &TrainingConfig, problems: &mut Problems) {
     if data.max_tokens == 0 {
         problems.add("data.max_tokens", 0, "at least 1");
     }
-    for (field, tokens) in [("data.max_source_tokens", data.max_source_tokens), ("data.max_target_tokens", data.max_target_tokens)] {
+    for (field, tokens) in [
+        ("data.max_source_tokens", data.max_source_tokens),
+        ("data.max_target_tokens", data.max_target_tokens),
+    ] {
         let Some(tokens) = tokens else { continue };
         if !(1..=data.max_tokens).contains(&tokens) {
-            problems.add(field, tokens, format_args!("1 to data.max_tokens, which is {}", data.max_tokens));
+            problems.add(
+                field,
+                tokens,
+                format_args!("1 to data.max_tokens, which is {}", data.max_tokens),
+            );
         // A checkpoint that training goes on from has its own limit.
         } else if config.model.init.is_none() && tokens > config.model.max_positions {
-            problems.add(field, tokens, format_args!("at most model.max_positions, which is {}", config.model.max_positions));
+            problems.add(
+                field,
+                tokens,
+                format_args!(
+                    "at most model.max_positions, which is {}",
+                    config.model.max_positions
+                ),
+            );
         }
     }
     problems.at_least("data.max_ratio", data.max_ratio, 1.0);
     problems.positive("data.subword_sampling", data.subword_sampling);
-    if let Some(alpha) = data.subword_sampling.filter(|_| config.tokenizer.algorithm == PieceAlgorithm::Bpe) {
-        problems.add("data.subword_sampling", alpha, "it absent, or tokenizer.algorithm = \"unigram\"");
+    if let Some(alpha) =
+        data.subword_sampling.filter(|_| config.tokenizer.algorithm == PieceAlgorithm::Bpe)
+    {
+        problems.add(
+            "data.subword_sampling",
+            alpha,
+            "it absent, or tokenizer.algorithm = \"unigram\"",
+        );
     }
     problems.at_least("data.max_sentences", data.max_sentences, 1);
     problems.within("data.prefetch", data.prefetch, 1, 10_000);
@@ -130,13 +171,20 @@ fn fields_of(text: &Text) -> String {
         ("source_column", text.source_column.is_some()),
         ("target_column", text.target_column.is_some()),
     ];
-    let present: Vec<&str> = present.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect();
+    let present: Vec<&str> =
+        present.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect();
     if present.is_empty() { "nothing".to_owned() } else { present.join(" and ") }
 }
 
 fn tokenizer(tokenizer: &Tokenizer, problems: &mut Problems) {
-    if tokenizer.from.is_some() && (Tokenizer { from: None, ..tokenizer.clone() }) != Tokenizer::default() {
-        problems.add("tokenizer.from", "beside other fields", "that alone: a tokenizer that is taken is not trained");
+    if tokenizer.from.is_some()
+        && (Tokenizer { from: None, ..tokenizer.clone() }) != Tokenizer::default()
+    {
+        problems.add(
+            "tokenizer.from",
+            "beside other fields",
+            "that alone: a tokenizer that is taken is not trained",
+        );
     }
     problems.within("tokenizer.vocab_size", tokenizer.vocab_size, 4, 1_000_000);
     if !(tokenizer.coverage > 0.0 && tokenizer.coverage <= 1.0) {
@@ -149,10 +197,18 @@ fn model(config: &TrainingConfig, problems: &mut Problems) {
     let (model, sizes) = (&config.model, config.sizes());
     if model.init.is_some() {
         if (Model { init: None, ..model.clone() }) != Model::default() {
-            problems.add("model.init", "beside other fields", "that alone: a checkpoint says itself what it is");
+            problems.add(
+                "model.init",
+                "beside other fields",
+                "that alone: a checkpoint says itself what it is",
+            );
         }
         if config.tokenizer != Tokenizer::default() {
-            problems.add("model.init", "beside [tokenizer]", "that section to be absent: a checkpoint brings its tokenizer");
+            problems.add(
+                "model.init",
+                "beside [tokenizer]",
+                "that section to be absent: a checkpoint brings its tokenizer",
+            );
         }
         return;
     }
@@ -167,28 +223,62 @@ fn model(config: &TrainingConfig, problems: &mut Problems) {
     problems.within("model.encoder_layers", sizes.encoder_layers, 1, MOST_LAYERS);
     problems.within("model.decoder_layers", sizes.decoder_layers, 1, MOST_LAYERS);
     // The field that the file names is the one to change.
-    let named = if model.d_model.is_none() && model.heads.is_some() { "model.heads" } else { "model.d_model" };
+    let named = if model.d_model.is_none() && model.heads.is_some() {
+        "model.heads"
+    } else {
+        "model.d_model"
+    };
     if sizes.heads > 0 && !sizes.d_model.is_multiple_of(sizes.heads) {
         let (d_model, heads) = (sizes.d_model, sizes.heads);
         let found = if named == "model.heads" { heads } else { d_model };
-        problems.add(named, found, format_args!("a whole width for each head: d_model {d_model} is no multiple of {heads} heads"));
-    } else if model.positions == PositionKind::Rotary && sizes.heads > 0 && !(sizes.d_model / sizes.heads).is_multiple_of(2) {
+        problems.add(
+            named,
+            found,
+            format_args!(
+                "a whole width for each head: d_model {d_model} is no multiple of {heads} heads"
+            ),
+        );
+    } else if model.positions == PositionKind::Rotary
+        && sizes.heads > 0
+        && !(sizes.d_model / sizes.heads).is_multiple_of(2)
+    {
         let width = sizes.d_model / sizes.heads;
-        problems.add("model.positions", "rotary", format_args!("an even width of heads for it; d_model / heads is {width}"));
+        problems.add(
+            "model.positions",
+            "rotary",
+            format_args!("an even width of heads for it; d_model / heads is {width}"),
+        );
     }
     if model.positions == PositionKind::Sinusoidal && !sizes.d_model.is_multiple_of(2) {
-        problems.add("model.positions", "sinusoidal", format_args!("an even d_model for it, found {}", sizes.d_model));
+        problems.add(
+            "model.positions",
+            "sinusoidal",
+            format_args!("an even d_model for it, found {}", sizes.d_model),
+        );
     }
     if model.positions == PositionKind::Relative {
         problems.within("model.relative_buckets", model.relative_buckets, 4, 1 << 16);
-        problems.within("model.relative_max_distance", model.relative_max_distance, model.relative_buckets / 2 + 1, 1 << 16);
+        problems.within(
+            "model.relative_max_distance",
+            model.relative_max_distance,
+            model.relative_buckets / 2 + 1,
+            1 << 16,
+        );
     }
     if Activation::named(&model.activation).is_none() {
         let names: Vec<&str> = Activation::names().collect();
-        problems.add("model.activation", format_args!("{:?}", model.activation), format_args!("one of {}", names.join(", ")));
+        problems.add(
+            "model.activation",
+            format_args!("{:?}", model.activation),
+            format_args!("one of {}", names.join(", ")),
+        );
     }
     if model.tie_embeddings && config.tokenizer.vocabularies == Vocabularies::Separate {
-        problems.add("model.tie_embeddings", "true", "false, because tokenizer.vocabularies is \"separate\"");
+        problems.add(
+            "model.tie_embeddings",
+            "true",
+            "false, because tokenizer.vocabularies is \"separate\"",
+        );
     }
 }
 
@@ -198,10 +288,18 @@ fn tuning(config: &TrainingConfig, problems: &mut Problems) {
     problems.positive("tuning.lora_alpha", Some(*lora_alpha));
     let Some(rank) = lora_rank else { return };
     if config.model.init.is_none() {
-        problems.add("tuning.lora_rank", rank, "model.init beside it: adapters are for a model that has learned");
+        problems.add(
+            "tuning.lora_rank",
+            rank,
+            "model.init beside it: adapters are for a model that has learned",
+        );
     }
     if !freeze.is_empty() {
-        problems.add("tuning.freeze", "beside tuning.lora_rank", "one of both: with adapters nothing else is learned");
+        problems.add(
+            "tuning.freeze",
+            "beside tuning.lora_rank",
+            "one of both: with adapters nothing else is learned",
+        );
     }
     if lora_targets.is_empty() {
         problems.add("tuning.lora_targets", "empty", "at least one layer's name: [\"q_proj\"]");
@@ -215,12 +313,20 @@ fn optimiser(config: &TrainingConfig, problems: &mut Problems) {
     problems.positive("optimiser.epsilon", Some(optimiser.epsilon));
     problems.at_least("optimiser.weight_decay", Some(optimiser.weight_decay), 0.0);
     if optimiser.weight_decay > 0.0 && optimiser.algorithm == OptimiserAlgorithm::Adam {
-        problems.add("optimiser.weight_decay", optimiser.weight_decay, "0, or an optimiser.algorithm with weight decay: adamw, lion, muon");
+        problems.add(
+            "optimiser.weight_decay",
+            optimiser.weight_decay,
+            "0, or an optimiser.algorithm with weight decay: adamw, lion, muon",
+        );
     }
     problems.positive("optimiser.learning_rate", optimiser.learning_rate);
     problems.positive("optimiser.factor", optimiser.factor);
     if let (Some(_), Some(factor)) = (optimiser.learning_rate, optimiser.factor) {
-        problems.add("optimiser.factor", factor, "it absent beside optimiser.learning_rate: both say the highest rate");
+        problems.add(
+            "optimiser.factor",
+            factor,
+            "it absent beside optimiser.learning_rate: both say the highest rate",
+        );
     }
     problems.at_least("optimiser.warmup_updates", Some(optimiser.warmup_updates), 1);
     let ending = match optimiser.decay {
@@ -230,10 +336,18 @@ fn optimiser(config: &TrainingConfig, problems: &mut Problems) {
     };
     if let Some(name) = ending {
         match config.schedule.max_updates {
-            None => problems.add("optimiser.decay", name, "schedule.max_updates beside it, where the rate is zero"),
+            None => problems.add(
+                "optimiser.decay",
+                name,
+                "schedule.max_updates beside it, where the rate is zero",
+            ),
             Some(updates) if updates <= optimiser.warmup_updates => {
                 let warmup = optimiser.warmup_updates;
-                problems.add("schedule.max_updates", updates, format_args!("more than optimiser.warmup_updates, which is {warmup}"));
+                problems.add(
+                    "schedule.max_updates",
+                    updates,
+                    format_args!("more than optimiser.warmup_updates, which is {warmup}"),
+                );
             }
             Some(_) => {}
         }
@@ -256,8 +370,15 @@ fn schedule(config: &TrainingConfig, problems: &mut Problems) {
     problems.at_least("schedule.patience", schedule.patience, 1);
     problems.within("schedule.beams", schedule.beams, 1, 64);
     problems.within("schedule.keep_checkpoints", schedule.keep_checkpoints, 1, 10_000);
-    problems.within("schedule.average_checkpoints", schedule.average_checkpoints, 1, schedule.keep_checkpoints);
-    let is_limited = schedule.max_updates.is_some() || schedule.max_epochs.is_some() || schedule.max_minutes.is_some();
+    problems.within(
+        "schedule.average_checkpoints",
+        schedule.average_checkpoints,
+        1,
+        schedule.keep_checkpoints,
+    );
+    let is_limited = schedule.max_updates.is_some()
+        || schedule.max_epochs.is_some()
+        || schedule.max_minutes.is_some();
     if !is_limited && schedule.patience.is_none() {
         problems.add("schedule", "without end", "max_updates, max_epochs, max_minutes or patience");
     }

@@ -76,7 +76,8 @@ choice! {
         Adamw,
         /// The sign of a momentum, with decoupled weight decay (Chen et al. 2023).
         Lion,
-        /// Orthogonalised momentum for the matrices of layers (Jordan et al. 2024), of momentum 0.95; AdamW for other weights.
+        /// Orthogonalised momentum for the matrices of layers (Jordan et al. 2024), of momentum
+        /// 0.95; AdamW for other weights.
         Muon,
     }
 }
@@ -88,7 +89,8 @@ choice! {
         InverseSqrt,
         /// Falls to zero at `schedule.max_updates`.
         Linear,
-        /// Falls to zero at `schedule.max_updates`, as half a cosine wave (Loshchilov & Hutter 2017).
+        /// Falls to zero at `schedule.max_updates`, as half a cosine wave (Loshchilov & Hutter
+        /// 2017).
         Cosine,
         /// Stays.
         Constant,

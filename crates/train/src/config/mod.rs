@@ -15,7 +15,8 @@
 //! max_updates = 8000
 //! ```
 //!
-//! Reading reports all problems of a file with their lines: unknown fields, wrong types and inconsistent values.
+//! Reading reports all problems of a file with their lines: unknown fields, wrong types and
+//! inconsistent values.
 
 mod check;
 mod choices;
@@ -32,9 +33,13 @@ use crate::corpus::{Cleaning, Files};
 use crate::error::{Cause, Result};
 use crate::tokenizers::TokenizerChoice;
 
-pub use choices::{Decay, Metric, OptimiserAlgorithm, PieceAlgorithm, Precision, PresetName, Vocabularies};
+pub use choices::{
+    Decay, Metric, OptimiserAlgorithm, PieceAlgorithm, Precision, PresetName, Vocabularies,
+};
 pub use cognate_model::{AttentionScore, Initialisation, Norm, NormPlacement, PositionKind};
-pub use sections::{Data, Dropout, Model, Optimiser, Schedule, Text, Tokenizer, TrainingConfig, Tuning};
+pub use sections::{
+    Data, Dropout, Model, Optimiser, Schedule, Text, Tokenizer, TrainingConfig, Tuning,
+};
 
 /// Default maximum number of tokens of a sentence.
 const LONGEST: usize = 256;
@@ -48,15 +53,21 @@ impl TrainingConfig {
         Self::read_with(path, |_| Vec::new())
     }
 
-    /// Reads a file and changes its settings before they are checked. `change` returns the fields that it set with their names in
-    /// errors: `("schedule.max_updates", "--max-updates")`.
+    /// Reads a file and changes its settings before they are checked. `change` returns the fields
+    /// that it set with their names in errors: `("schedule.max_updates", "--max-updates")`.
     ///
     /// # Errors
     /// As [`TrainingConfig::read`].
-    pub fn read_with(path: impl AsRef<Path>, change: impl FnOnce(&mut Self) -> Vec<(&'static str, &'static str)>) -> Result<Self> {
+    pub fn read_with(
+        path: impl AsRef<Path>,
+        change: impl FnOnce(&mut Self) -> Vec<(&'static str, &'static str)>,
+    ) -> Result<Self> {
         let path = path.as_ref();
         let file = path.display().to_string();
-        let unreadable = |error: std::io::Error| Cause::Unreadable { file: file.clone(), reason: error.to_string() };
+        let unreadable = |error: std::io::Error| Cause::Unreadable {
+            file: file.clone(),
+            reason: error.to_string(),
+        };
         let text = cognate_model::read_text(path).map_err(unreadable)?;
         read::read(&text, &file, |config| {
             if let Some(folder) = path.parent() {
@@ -74,10 +85,12 @@ impl TrainingConfig {
         read::read(text, file, |_| Vec::new())
     }
 
-    /// Sets a field, such as `model.positions`, to a value as in a file; words need no quotation marks.
+    /// Sets a field, such as `model.positions`, to a value as in a file; words need no quotation
+    /// marks.
     ///
     /// # Errors
-    /// If the field does not exist or cannot have this value. [`TrainingConfig::check`] checks consistency.
+    /// If the field does not exist or cannot have this value. [`TrainingConfig::check`] checks
+    /// consistency.
     pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
         read::set(self, name, value)
     }
@@ -100,7 +113,9 @@ impl TrainingConfig {
     /// # Errors
     /// If a path is not UTF-8.
     pub fn to_toml(&self) -> Result<String> {
-        toml::to_string(self).map_err(|error| Cause::Config(format!("these settings cannot be written: {error}")).into())
+        toml::to_string(self).map_err(|error| {
+            Cause::Config(format!("these settings cannot be written: {error}")).into()
+        })
     }
 
     /// The training corpora.
@@ -120,7 +135,9 @@ impl TrainingConfig {
 
     /// Settings of batches for a model with this framing of targets.
     pub fn batch_settings(&self, framing: Framing) -> BatchSettings {
-        let longest = |named: Option<usize>| named.unwrap_or(LONGEST.min(self.data.max_tokens).min(self.model.max_positions));
+        let longest = |named: Option<usize>| {
+            named.unwrap_or(LONGEST.min(self.data.max_tokens).min(self.model.max_positions))
+        };
         BatchSettings {
             max_tokens: self.data.max_tokens,
             max_sentences: self.data.max_sentences,
@@ -135,8 +152,14 @@ impl TrainingConfig {
 
     /// Settings of the tokenizer's training.
     pub fn tokenizer_choice(&self) -> TokenizerChoice {
-        let Tokenizer { algorithm, vocab_size, coverage, additional_special_tokens, .. } = self.tokenizer.clone();
-        let training = cognate_text::TrainingSettings { algorithm: algorithm.into(), vocab_size, coverage, additional_special_tokens };
+        let Tokenizer { algorithm, vocab_size, coverage, additional_special_tokens, .. } =
+            self.tokenizer.clone();
+        let training = cognate_text::TrainingSettings {
+            algorithm: algorithm.into(),
+            vocab_size,
+            coverage,
+            additional_special_tokens,
+        };
         let separate = self.tokenizer.vocabularies == Vocabularies::Separate;
         TokenizerChoice { training, separate, sample: self.tokenizer.sample, seed: self.seed }
     }
@@ -159,7 +182,8 @@ impl TrainingConfig {
     /// Makes all paths absolute, so that the settings can be read again from another folder.
     pub(crate) fn make_paths_absolute(&mut self) {
         // A path that cannot be made absolute, such as an empty one, fails when it is read.
-        self.paths().for_each(|path| *path = std::path::absolute(&path).unwrap_or_else(|_| path.clone()));
+        self.paths()
+            .for_each(|path| *path = std::path::absolute(&path).unwrap_or_else(|_| path.clone()));
     }
 
     fn paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {

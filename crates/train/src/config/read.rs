@@ -9,11 +9,16 @@ use super::check;
 use super::sections::{Model, Section, TrainingConfig};
 use crate::error::{Cause, Result};
 
-/// Reads a file's text, changes the settings, and checks them. `change` returns the fields that it set, with what errors call
-/// them.
-pub(super) fn read(text: &str, file: &str, change: impl FnOnce(&mut TrainingConfig) -> Vec<Changed>) -> Result<TrainingConfig> {
+/// Reads a file's text, changes the settings, and checks them. `change` returns the fields that it
+/// set, with what errors call them.
+pub(super) fn read(
+    text: &str,
+    file: &str,
+    change: impl FnOnce(&mut TrainingConfig) -> Vec<Changed>,
+) -> Result<TrainingConfig> {
     let (table, errors) = DeTable::parse_recoverable(text);
-    let mut reader = Reader { text, problems: Vec::new(), lines: BTreeMap::new(), refused: BTreeSet::new() };
+    let mut reader =
+        Reader { text, problems: Vec::new(), lines: BTreeMap::new(), refused: BTreeSet::new() };
     for error in &errors {
         reader.fail(error, None, "TOML");
     }
@@ -28,7 +33,8 @@ pub(super) fn read(text: &str, file: &str, change: impl FnOnce(&mut TrainingConf
                 continue;
             }
             let line = reader.lines.get(&problem.field).copied();
-            // A field whose own value was refused has its default here, of which there is nothing to say.
+            // A field whose own value was refused has its default here, of which there is nothing
+            // to say.
             if !reader.refused.contains(&problem.field) {
                 reader.problems.push((line.unwrap_or(0), problem.to_string()));
             }
@@ -38,7 +44,9 @@ pub(super) fn read(text: &str, file: &str, change: impl FnOnce(&mut TrainingConf
         return Ok(config);
     }
     reader.problems.sort_by_key(|(line, _)| *line);
-    let place = |line: usize| if line == 0 { format!("{file}: ") } else { format!("{file}: line {line}: ") };
+    let place = |line: usize| {
+        if line == 0 { format!("{file}: ") } else { format!("{file}: line {line}: ") }
+    };
     let of_file = reader.problems.into_iter().map(|(line, problem)| place(line) + &problem);
     let lines: Vec<String> = of_options.into_iter().chain(of_file).collect();
     Err(Cause::Config(lines.join("\n")))?
@@ -47,7 +55,8 @@ pub(super) fn read(text: &str, file: &str, change: impl FnOnce(&mut TrainingConf
 /// A field and what errors call it.
 pub(super) type Changed = (&'static str, &'static str);
 
-/// Sets one field, called `section.field`, to what a file would say of it; words need no quotation marks.
+/// Sets one field, called `section.field`, to what a file would say of it; words need no quotation
+/// marks.
 pub(super) fn set(config: &mut TrainingConfig, name: &str, text: &str) -> Result<()> {
     match name.split_once('.') {
         Some(("data", field)) => set_in(&mut config.data, name, field, text),
@@ -63,9 +72,11 @@ pub(super) fn set(config: &mut TrainingConfig, name: &str, text: &str) -> Result
         Some(("dropout", field)) => set_in(&mut config.dropout, name, field, text),
         Some(("optimiser", field)) => set_in(&mut config.optimiser, name, field, text),
         Some(("schedule", field)) => set_in(&mut config.schedule, name, field, text),
-        Some((section, _)) => {
-            Err(Cause::Config(format!("{name}: {section} is no section; expected one of {}", SECTIONS.join(", "))).into())
-        }
+        Some((section, _)) => Err(Cause::Config(format!(
+            "{name}: {section} is no section; expected one of {}",
+            SECTIONS.join(", ")
+        ))
+        .into()),
         None => set_in(config, name, name, text),
     }
 }
@@ -74,12 +85,16 @@ fn set_in<S: Section>(section: &mut S, name: &str, field: &str, text: &str) -> R
     if !S::FIELDS.contains(&field) {
         Err(Cause::Config(format!("{name} is unknown; expected one of {}", S::FIELDS.join(", "))))?;
     }
-    let word = || ValueDeserializer::from(Spanned::new(0..text.len(), DeValue::String(text.into())));
+    let word =
+        || ValueDeserializer::from(Spanned::new(0..text.len(), DeValue::String(text.into())));
     let value = ValueDeserializer::parse(text).unwrap_or_else(|_| word());
-    Ok(section.set(field, value).map_err(|error| Cause::Config(format!("{name}: {}", plain(error.message()))))?)
+    Ok(section
+        .set(field, value)
+        .map_err(|error| Cause::Config(format!("{name}: {}", plain(error.message()))))?)
 }
 
-const SECTIONS: [&str; 7] = ["data", "tokenizer", "model", "tuning", "dropout", "optimiser", "schedule"];
+const SECTIONS: [&str; 7] =
+    ["data", "tokenizer", "model", "tuning", "dropout", "optimiser", "schedule"];
 
 struct Reader<'t> {
     text: &'t str,
@@ -105,7 +120,10 @@ impl Reader<'_> {
         for (key, value) in sections {
             let line = self.line(key.span().start);
             let DeValue::Table(table) = value.into_inner() else {
-                self.problems.push((line, format!("{} is no section; expected [{0}] and its fields below", key.get_ref())));
+                self.problems.push((
+                    line,
+                    format!("{} is no section; expected [{0}] and its fields below", key.get_ref()),
+                ));
                 continue;
             };
             match key.get_ref().as_ref() {
@@ -122,7 +140,8 @@ impl Reader<'_> {
         self.section("", config, fields);
     }
 
-    /// A preset's choice is that of the section, whichever line comes first, unless the section makes another.
+    /// A preset's choice is that of the section, whichever line comes first, unless the section
+    /// makes another.
     fn model(&mut self, model: &mut Model, table: DeTable<'_>) {
         let names = |field: &str| table.contains_key(field);
         let named = (names("attention_score"), names("positions"));
@@ -150,7 +169,9 @@ impl Reader<'_> {
                 continue;
             }
             let span = value.span();
-            match section.set(&name, ValueDeserializer::from(Spanned::new(span.clone(), value.into_inner()))) {
+            match section
+                .set(&name, ValueDeserializer::from(Spanned::new(span.clone(), value.into_inner())))
+            {
                 Ok(()) => {
                     self.lines.insert(field, line);
                 }
@@ -189,5 +210,7 @@ fn plain(message: &str) -> String {
         ("unknown variant ", "found "),
         ("unknown field ", "found the unknown field "),
     ];
-    types.iter().fold(message.trim().replace('\n', " "), |message, (from, to)| message.replace(from, to))
+    types
+        .iter()
+        .fold(message.trim().replace('\n', " "), |message, (from, to)| message.replace(from, to))
 }

@@ -6,7 +6,9 @@ use cognate_model::{AttentionScore, Initialisation, Norm, NormPlacement, Positio
 use serde::{Deserialize, Serialize};
 use toml::de::{Error, ValueDeserializer};
 
-use super::choices::{Decay, Metric, OptimiserAlgorithm, PieceAlgorithm, Precision, PresetName, Vocabularies};
+use super::choices::{
+    Decay, Metric, OptimiserAlgorithm, PieceAlgorithm, Precision, PresetName, Vocabularies,
+};
 use crate::corpus::Files;
 
 /// Fields that are read one by one, so that all wrong fields are reported.
@@ -51,8 +53,8 @@ macro_rules! section {
 section! {
     /// All settings of a training run.
     TrainingConfig {
-        /// Random seed of the initial weights, the order of batches and dropout. The same seed, settings, text and number of threads
-        /// give the same run.
+        /// Random seed of the initial weights, the order of batches and dropout. The same seed,
+        /// settings, text and number of threads give the same run.
         seed: u64 = 1,
         /// Number of threads of the engine. Default: the number of cores.
         threads: Option<usize> = None,
@@ -83,16 +85,18 @@ section! {
         valid: Vec<Text> = Vec::new(),
         /// Pairs with more words on either side are dropped before tokenization; at least 1.
         max_words: Option<usize> = None,
-        /// Maximum number of tokens of a source; longer pairs are left out. At most `max_tokens` and `model.max_positions`.
-        /// Default: 256, or the largest value allowed.
+        /// Maximum number of tokens of a source; longer pairs are left out. At most `max_tokens`
+        /// and `model.max_positions`. Default: 256, or the largest value allowed.
         max_source_tokens: Option<usize> = None,
-        /// Maximum number of tokens of a target; longer pairs are left out. At most `max_tokens` and `model.max_positions`.
-        /// Default: 256, or the largest value allowed.
+        /// Maximum number of tokens of a target; longer pairs are left out. At most `max_tokens`
+        /// and `model.max_positions`. Default: 256, or the largest value allowed.
         max_target_tokens: Option<usize> = None,
-        /// Maximum ratio of the numbers of tokens of both sides; other pairs are left out. At least 1.
+        /// Maximum ratio of the numbers of tokens of both sides; other pairs are left out. At least
+        /// 1.
         max_ratio: Option<f64> = None,
-        /// `α` of subword regularisation (Kudo 2018): each epoch samples the segmentation of each word with probabilities to the
-        /// power `α`; above 0, usually 0.1 to 0.5. Requires a unigram tokenizer.
+        /// `α` of subword regularisation (Kudo 2018): each epoch samples the segmentation of each
+        /// word with probabilities to the power `α`; above 0, usually 0.1 to 0.5. Requires a
+        /// unigram tokenizer.
         subword_sampling: Option<f64> = None,
         /// Maximum number of tokens of a batch on each side, including padding.
         max_tokens: usize = 2_048,
@@ -150,15 +154,18 @@ section! {
         positions: PositionKind = PositionKind::Sinusoidal,
         /// Number of buckets of relative positions; at least 4.
         relative_buckets: usize = 32,
-        /// Distance from which on relative positions share a bucket; more than half of `relative_buckets`.
+        /// Distance from which on relative positions share a bucket; more than half of
+        /// `relative_buckets`.
         relative_max_distance: usize = 128,
-        /// Activation function of the feed-forward network by its name in transformers: `relu`, `gelu`, `silu`.
+        /// Activation function of the feed-forward network by its name in transformers: `relu`,
+        /// `gelu`, `silu`.
         activation: String = "relu".to_owned(),
         /// Gated linear units: the activation is multiplied by a second projection (Shazeer 2020).
         gated: bool = false,
         /// Attention score.
         attention_score: AttentionScore = AttentionScore::ScaledDot,
-        /// Initialisation of linear layers. `glorot` with post-norm learns slowly at high rates, but faster in narrow models.
+        /// Initialisation of linear layers. `glorot` with post-norm learns slowly at high rates,
+        /// but faster in narrow models.
         initialisation: Initialisation = Initialisation::Normal,
         /// Biases of linear layers.
         biases: bool = true,
@@ -188,8 +195,8 @@ section! {
     Tuning {
         /// Frozen weights, by their names or the beginnings of these: `["encoder", "shared"]`.
         freeze: Vec<String> = Vec::new(),
-        /// Rank of low-rank adapters of `lora_targets`, which alone are learned (Hu et al. 2022); at least 1. Requires `model.init`.
-        /// Checkpoints contain the merged weights.
+        /// Rank of low-rank adapters of `lora_targets`, which alone are learned (Hu et al. 2022);
+        /// at least 1. Requires `model.init`. Checkpoints contain the merged weights.
         lora_rank: Option<usize> = None,
         /// `α` of the adapters' factor `α / lora_rank`; above 0.
         lora_alpha: f64 = 16.0,
@@ -209,8 +216,8 @@ section! {
         attention: f64 = 0.0,
         /// Inside the feed-forward network.
         activation: f64 = 0.0,
-        /// `α` of R-Drop (Liang et al. 2021), the weight of the divergence between two passes with different dropout; at least 0.
-        /// Above 0 an update takes twice the time.
+        /// `α` of R-Drop (Liang et al. 2021), the weight of the divergence between two passes with
+        /// different dropout; at least 0. Above 0 an update takes twice the time.
         consistency: f64 = 0.0,
     }
 }
@@ -228,9 +235,11 @@ section! {
         epsilon: f64 = 1e-9,
         /// Decoupled weight decay, at least 0; not for `adam`.
         weight_decay: f64 = 0.0,
-        /// Peak learning rate, at the end of the warm-up; above 0. Default: `factor · d_model^-½ · warmup_updates^-½`.
+        /// Peak learning rate, at the end of the warm-up; above 0. Default:
+        /// `factor · d_model^-½ · warmup_updates^-½`.
         learning_rate: Option<f64> = None,
-        /// Factor of the paper's rate, `d_model^-½ · min(n^-½, n · warmup_updates^-1½)`; above 0. Excludes `learning_rate`.
+        /// Factor of the paper's rate, `d_model^-½ · min(n^-½, n · warmup_updates^-1½)`; above 0.
+        /// Excludes `learning_rate`.
         factor: Option<f64> = None,
         /// Number of warm-up updates, in which the rate rises linearly; at least 1.
         warmup_updates: u64 = 4_000,
@@ -242,7 +251,8 @@ section! {
         label_smoothing: f64 = 0.1,
         /// Number of batches per update; at least 1.
         accumulation: u64 = 1,
-        /// Decay rate of a moving average of the weights, from 0 to less than 1. Validation and published models use the average.
+        /// Decay rate of a moving average of the weights, from 0 to less than 1. Validation and
+        /// published models use the average.
         ema_decay: Option<f64> = None,
         /// Number type of the forward and backward passes; 16 bits require a GPU.
         precision: Precision = Precision::F32,
@@ -300,12 +310,21 @@ impl Text {
     /// The files; `None` if the fields are inconsistent.
     pub fn files(&self) -> Option<Files> {
         match self.clone() {
-            Text { source: Some(source), target: Some(target), tsv: None, source_column: None, target_column: None } => {
-                Some(Files::Parallel { source, target })
-            }
+            Text {
+                source: Some(source),
+                target: Some(target),
+                tsv: None,
+                source_column: None,
+                target_column: None,
+            } => Some(Files::Parallel { source, target }),
             Text { source: None, target: None, tsv: Some(file), source_column, target_column } => {
-                let (source_column, target_column) = (source_column.unwrap_or(1), target_column.unwrap_or(2));
-                (source_column > 0 && target_column > 0).then_some(Files::Tsv { file, source_column, target_column })
+                let (source_column, target_column) =
+                    (source_column.unwrap_or(1), target_column.unwrap_or(2));
+                (source_column > 0 && target_column > 0).then_some(Files::Tsv {
+                    file,
+                    source_column,
+                    target_column,
+                })
             }
             _ => None,
         }

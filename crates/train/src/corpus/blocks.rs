@@ -1,6 +1,7 @@
 //! Reading a corpus again, block by block in any order.
 //!
-//! Files are read and not mapped: a file that another program cuts short is an error here, and would end the process there.
+//! Files are read and not mapped: a file that another program cuts short is an error here, and
+//! would end the process there.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -19,13 +20,18 @@ pub(crate) struct BlockReader {
 impl BlockReader {
     pub(crate) fn open(corpus: &Corpus) -> Result<Self> {
         let open = |path: &std::path::PathBuf| {
-            File::open(path).map_err(|error| Cause::Unreadable { file: path.display().to_string(), reason: error.to_string() }.into())
+            File::open(path).map_err(|error| {
+                Cause::Unreadable { file: path.display().to_string(), reason: error.to_string() }
+                    .into()
+            })
         };
         let part = |files: &Files| match files {
             Files::Parallel { source, target } => [source, target].into_iter().map(open).collect(),
             Files::Tsv { file, .. } => [file].into_iter().map(open).collect(),
         };
-        Ok(Self { files: corpus.parts.iter().map(|index| part(&index.files)).collect::<Result<_>>()? })
+        Ok(Self {
+            files: corpus.parts.iter().map(|index| part(&index.files)).collect::<Result<_>>()?,
+        })
     }
 
     /// The kept pairs of a block.
@@ -36,7 +42,9 @@ impl BlockReader {
         let n_lines = (part.n_lines - first).min(BLOCK as u64) as usize;
         let names = part.files.names();
         let mut texts = Vec::new();
-        for ((file, starts), name) in self.files[part_index].iter_mut().zip(&part.starts).zip(&names) {
+        for ((file, starts), name) in
+            self.files[part_index].iter_mut().zip(&part.starts).zip(&names)
+        {
             texts.push(text(file, name, starts[block]..starts[block + 1], first)?);
         }
         let mut columns = Vec::new();
@@ -51,16 +59,21 @@ impl BlockReader {
         let mut pairs = Vec::new();
         for bit in (0..n_lines).filter(|bit| part.kept[block] >> bit & 1 == 1) {
             let line = first + bit as u64 + 1;
-            // A line without its line feed, the last one, keeps a carriage return: so it was when it was indexed.
-            let is_last = |column: &Vec<&str>, text: &String| bit + 1 == column.len() && !text.ends_with('\n');
+            // A line without its line feed, the last one, keeps a carriage return: so it was when
+            // it was indexed.
+            let is_last = |column: &Vec<&str>, text: &String| {
+                bit + 1 == column.len() && !text.ends_with('\n')
+            };
             let lines: Vec<&str> = columns
                 .iter()
                 .zip(&texts)
-                .map(
-                    |(column, text)| {
-                        if is_last(column, text) { column[bit] } else { column[bit].strip_suffix('\r').unwrap_or(column[bit]) }
-                    },
-                )
+                .map(|(column, text)| {
+                    if is_last(column, text) {
+                        column[bit]
+                    } else {
+                        column[bit].strip_suffix('\r').unwrap_or(column[bit])
+                    }
+                })
                 .collect();
             let (source, target) = sides(&part.files, &lines, line)?;
             let place = Place { files: part_index as u32, line };

@@ -21,7 +21,12 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    pub(super) fn scan(files: &Files, cleaning: &Cleaning, hasher: &mut blake3::Hasher, dropped: &mut Dropped) -> Result<Self> {
+    pub(super) fn scan(
+        files: &Files,
+        cleaning: &Cleaning,
+        hasher: &mut blake3::Hasher,
+        dropped: &mut Dropped,
+    ) -> Result<Self> {
         let paths: Vec<&Path> = match files {
             Files::Parallel { source, target } => vec![source, target],
             Files::Tsv { file, source_column, target_column } => {
@@ -31,12 +36,18 @@ impl Part {
                 vec![file]
             }
         };
-        let mut starts: Vec<Vec<u64>> = paths.iter().map(|path| Ok(vec![text_start(path)?])).collect::<Result<_>>()?;
-        let mut readers = paths.iter().map(Lines::open).collect::<cognate_text::Result<Vec<_>>>()?;
+        let mut starts: Vec<Vec<u64>> =
+            paths.iter().map(|path| Ok(vec![text_start(path)?])).collect::<Result<_>>()?;
+        let mut readers =
+            paths.iter().map(Lines::open).collect::<cognate_text::Result<Vec<_>>>()?;
         let (mut n_lines, mut kept) = (0, Vec::new());
         loop {
-            let lines: Vec<Option<String>> = readers.iter_mut().map(|lines| lines.next().transpose()).collect::<Result<_, _>>()?;
-            let Some(lines) = lines.iter().map(Option::as_deref).collect::<Option<Vec<&str>>>() else {
+            let lines: Vec<Option<String>> = readers
+                .iter_mut()
+                .map(|lines| lines.next().transpose())
+                .collect::<Result<_, _>>()?;
+            let Some(lines) = lines.iter().map(Option::as_deref).collect::<Option<Vec<&str>>>()
+            else {
                 let present: Vec<bool> = lines.iter().map(Option::is_some).collect();
                 if present.contains(&true) {
                     Err(differing(files, &mut readers, n_lines, &present)?)?;
@@ -59,14 +70,20 @@ impl Part {
                 (None, None) => {}
             }
             if bit + 1 == BLOCK {
-                starts.iter_mut().zip(&readers).for_each(|(starts, lines)| starts.push(lines.position()));
+                starts
+                    .iter_mut()
+                    .zip(&readers)
+                    .for_each(|(starts, lines)| starts.push(lines.position()));
             }
         }
         if n_lines == 0 {
             Err(Cause::NoLines { file: paths[0].display().to_string() })?;
         }
         if !n_lines.is_multiple_of(BLOCK as u64) {
-            starts.iter_mut().zip(&readers).for_each(|(starts, lines)| starts.push(lines.position()));
+            starts
+                .iter_mut()
+                .zip(&readers)
+                .for_each(|(starts, lines)| starts.push(lines.position()));
         }
         Ok(Self { files: files.clone(), n_lines, starts, kept })
     }
@@ -81,7 +98,11 @@ impl Part {
 }
 
 /// The source and the target of a line of the files.
-pub(super) fn sides<'l>(files: &Files, lines: &[&'l str], number: u64) -> Result<(&'l str, &'l str)> {
+pub(super) fn sides<'l>(
+    files: &Files,
+    lines: &[&'l str],
+    number: u64,
+) -> Result<(&'l str, &'l str)> {
     match files {
         Files::Parallel { .. } => Ok((lines[0], lines[1])),
         Files::Tsv { file, source_column, target_column } => {
@@ -100,16 +121,29 @@ pub(super) fn sides<'l>(files: &Files, lines: &[&'l str], number: u64) -> Result
 }
 
 /// The counter of the reason for which a pair is dropped, if it is.
-fn reason<'d>(source: &str, target: &str, cleaning: &Cleaning, dropped: &'d mut Dropped) -> Option<&'d mut u64> {
+fn reason<'d>(
+    source: &str,
+    target: &str,
+    cleaning: &Cleaning,
+    dropped: &'d mut Dropped,
+) -> Option<&'d mut u64> {
     if source.trim().is_empty() || target.trim().is_empty() {
         return Some(&mut dropped.empty);
     }
     let max_words = cleaning.max_words?;
-    [source, target].iter().any(|side| side.split_whitespace().nth(max_words).is_some()).then_some(&mut dropped.long)
+    [source, target]
+        .iter()
+        .any(|side| side.split_whitespace().nth(max_words).is_some())
+        .then_some(&mut dropped.long)
 }
 
 /// The error of two files of which one has ended, with the lines of both counted.
-fn differing(files: &Files, readers: &mut [Lines<BufReader<File>>], n_lines: u64, present: &[bool]) -> Result<Cause> {
+fn differing(
+    files: &Files,
+    readers: &mut [Lines<BufReader<File>>],
+    n_lines: u64,
+    present: &[bool],
+) -> Result<Cause> {
     let [source_file, target_file] = files.names();
     let mut counts = [n_lines; 2];
     for ((lines, present), count) in readers.iter_mut().zip(present).zip(&mut counts) {
@@ -129,8 +163,15 @@ fn differing(files: &Files, readers: &mut [Lines<BufReader<File>>], n_lines: u64
 
 /// Where the text begins: after a byte order mark.
 fn text_start(path: &Path) -> Result<u64> {
-    let unreadable = |error: std::io::Error| Cause::Unreadable { file: path.display().to_string(), reason: error.to_string() };
+    let unreadable = |error: std::io::Error| Cause::Unreadable {
+        file: path.display().to_string(),
+        reason: error.to_string(),
+    };
     let mut start = Vec::new();
-    cognate_model::open_file(path).map_err(unreadable)?.take(3).read_to_end(&mut start).map_err(unreadable)?;
+    cognate_model::open_file(path)
+        .map_err(unreadable)?
+        .take(3)
+        .read_to_end(&mut start)
+        .map_err(unreadable)?;
     Ok(if start == "\u{feff}".as_bytes() { 3 } else { 0 })
 }

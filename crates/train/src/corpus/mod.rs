@@ -1,8 +1,9 @@
 //! Parallel text: pairs of sentences in files.
 //!
-//! Opening reads everything once: it checks the text, drops pairs that teach nothing, and keeps where every 64th line
-//! begins and a bit a line, a third of a byte for each pair in two files. Sentences are read again when they are wanted, a block of
-//! 64 lines at a time, so corpora may be larger than memory.
+//! Opening reads everything once: it checks the text, drops pairs that teach nothing, and keeps
+//! where every 64th line begins and a bit a line, a third of a byte for each pair in two files.
+//! Sentences are read again when they are wanted, a block of 64 lines at a time, so corpora may be
+//! larger than memory.
 
 mod blocks;
 mod index;
@@ -43,7 +44,9 @@ impl Files {
     /// The names of the source's and the target's file, for messages.
     pub(crate) fn names(&self) -> [String; 2] {
         match self {
-            Files::Parallel { source, target } => [source, target].map(|path| path.display().to_string()),
+            Files::Parallel { source, target } => {
+                [source, target].map(|path| path.display().to_string())
+            }
             Files::Tsv { file, .. } => [(); 2].map(|()| file.display().to_string()),
         }
     }
@@ -52,7 +55,8 @@ impl Files {
 /// Which pairs are dropped before anything is tokenized; a pair with an empty side always is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleaning {
-    /// The most words, divided by white space, that a sentence may have on either side; `None` for any number.
+    /// The most words, divided by white space, that a sentence may have on either side; `None` for
+    /// any number.
     pub max_words: Option<usize>,
 }
 
@@ -119,14 +123,17 @@ impl Corpus {
     /// Reads, checks and indexes files.
     ///
     /// # Errors
-    /// If a file cannot be read, is empty or not UTF-8, files of a pair differ in their numbers of lines, a line lacks a
-    /// column, or no pair is left.
+    /// If a file cannot be read, is empty or not UTF-8, files of a pair differ in their numbers of
+    /// lines, a line lacks a column, or no pair is left.
     pub fn open(files: &[Files], cleaning: &Cleaning) -> Result<Self> {
         if files.is_empty() {
             Err(Cause::NoCorpus)?;
         }
         let (mut hasher, mut dropped) = (blake3::Hasher::new(), Dropped::default());
-        let parts: Vec<Part> = files.iter().map(|files| Part::scan(files, cleaning, &mut hasher, &mut dropped)).collect::<Result<_>>()?;
+        let parts: Vec<Part> = files
+            .iter()
+            .map(|files| Part::scan(files, cleaning, &mut hasher, &mut dropped))
+            .collect::<Result<_>>()?;
         let mut first_blocks = vec![0];
         for part in &parts {
             first_blocks.push(first_blocks.last().copied().unwrap_or(0) + part.n_blocks() as u64);
@@ -153,7 +160,8 @@ impl Corpus {
         self.dropped
     }
 
-    /// A hash of all sentences in their order, as hexadecimal digits: a training resumes on the corpus that it began with.
+    /// A hash of all sentences in their order, as hexadecimal digits: a training resumes on the
+    /// corpus that it began with.
     pub fn fingerprint(&self) -> String {
         self.fingerprint.to_hex().to_string()
     }
@@ -173,7 +181,10 @@ impl Corpus {
 
     /// The file and line of a pair's source, for messages: `train.en: line 17`.
     pub fn name(&self, place: Place) -> String {
-        let file = self.parts.get(place.files as usize).map_or_else(|| "?".to_owned(), |part| part.files.names()[0].clone());
+        let file = self
+            .parts
+            .get(place.files as usize)
+            .map_or_else(|| "?".to_owned(), |part| part.files.names()[0].clone());
         format!("{file}: line {}", place.line)
     }
 

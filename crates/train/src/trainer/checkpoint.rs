@@ -1,8 +1,8 @@
 //! What a run leaves on the disk.
 //!
-//! `OUT/` itself is a checkpoint in Hugging Face form: the best so far. `OUT/checkpoint-N/` is the state after update N: the model
-//! then, and what is needed to go on. Each appears whole or not at all, and the ones before it go afterwards, so there is a good
-//! one at every moment.
+//! `OUT/` itself is a checkpoint in Hugging Face form: the best so far. `OUT/checkpoint-N/` is the
+//! state after update N: the model then, and what is needed to go on. Each appears whole or not at
+//! all, and the ones before it go afterwards, so there is a good one at every moment.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -45,7 +45,8 @@ pub(super) struct Run {
     pub(super) best: Option<Best>,
     /// Validations since the best one.
     pub(super) worse: u64,
-    /// Since the last line of the log: the bits of the sums of losses, with and without smoothing, and tokens.
+    /// Since the last line of the log: the bits of the sums of losses, with and without smoothing,
+    /// and tokens.
     pub(super) unlogged: [u64; 3],
     /// The fingerprint of the text.
     pub(super) corpus: String,
@@ -113,20 +114,25 @@ impl Output {
     /// The folder, made if it is not there yet.
     pub(super) fn create(path: &Path) -> Result<Self> {
         let output = Self { path: path.to_owned() };
-        fs::create_dir_all(path).map_err(|error| output.problem(format!("cannot be made: {error}")))?;
+        fs::create_dir_all(path)
+            .map_err(|error| output.problem(format!("cannot be made: {error}")))?;
         remove_leftovers(path, None);
         // Before hours go by.
-        tempfile::tempfile_in(path).map_err(|error| output.problem(format!("cannot be written into: {error}")))?;
+        tempfile::tempfile_in(path)
+            .map_err(|error| output.problem(format!("cannot be written into: {error}")))?;
         Ok(output)
     }
 
     /// The folder of a run to go on with, and its last checkpoint.
     pub(super) fn resume(path: &Path) -> Result<(Self, PathBuf)> {
         let output = Self { path: path.to_owned() };
-        // Of a run that was killed: it may have been saving another update than the next one to be saved.
+        // Of a run that was killed: it may have been saving another update than the next one to be
+        // saved.
         remove_leftovers(path, None);
         let last = output.checkpoints()?.pop();
-        let (_, folder) = last.ok_or_else(|| output.problem("holds no checkpoint to go on from; start without --resume"))?;
+        let (_, folder) = last.ok_or_else(|| {
+            output.problem("holds no checkpoint to go on from; start without --resume")
+        })?;
         Ok((output, folder))
     }
 
@@ -157,7 +163,14 @@ impl Output {
     }
 
     /// Saves the state; of the checkpoints, the last `keep` stay.
-    pub(super) fn save(&self, run: &Run, model: &Model, step: &Step<'_>, start: &Start, keep: usize) -> Result<PathBuf> {
+    pub(super) fn save(
+        &self,
+        run: &Run,
+        model: &Model,
+        step: &Step<'_>,
+        start: &Start,
+        keep: usize,
+    ) -> Result<PathBuf> {
         let path = self.path.join(format!("{PREFIX}{}", run.update));
         // One that was saved before an interruption holds the same state.
         let mut folder = Folder::create(&path, Existing::Replace)?;
@@ -165,7 +178,8 @@ impl Output {
             folder.write(&name, &bytes)?;
         }
         folder.write(STATE, &state_file(step)?)?;
-        let text = serde_json::to_string_pretty(run).map_err(|error| self.problem(error.to_string()))?;
+        let text =
+            serde_json::to_string_pretty(run).map_err(|error| self.problem(error.to_string()))?;
         folder.write(RUN, (text + "\n").as_bytes())?;
         folder.commit()?;
         let checkpoints = self.checkpoints()?;
@@ -206,7 +220,10 @@ pub(super) fn read_run(folder: &Path) -> Result<Run> {
     let text = cognate_model::read_text(&path).map_err(|error| wrong(error.to_string()))?;
     let run: Run = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     if run.format != FORMAT {
-        Err(wrong(format!("format is {}, expected {FORMAT}: it is that of another version", run.format)))?;
+        Err(wrong(format!(
+            "format is {}, expected {FORMAT}: it is that of another version",
+            run.format
+        )))?;
     }
     Ok(run)
 }
@@ -222,21 +239,39 @@ pub(super) fn restore(folder: &Path, run: &Run, step: &mut Step<'_>) -> Result<(
     step.restore(run.update, |name, shape| {
         let tensor = tensors.tensor(name).map_err(|error| wrong(format!("{name}: {error}")))?;
         if tensor.dtype() != Dtype::F32 || tensor.shape() != shape {
-            Err(wrong(format!("{name}: expected F32 {shape:?}, found {:?} {:?}", tensor.dtype(), tensor.shape())))?;
+            Err(wrong(format!(
+                "{name}: expected F32 {shape:?}, found {:?} {:?}",
+                tensor.dtype(),
+                tensor.shape()
+            )))?;
         }
-        let values = tensor.data().chunks_exact(4).map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])).collect();
-        Ok(ArrayD::from_shape_vec(IxDyn(shape), values).map_err(|error| wrong(format!("{name}: {error}")))?)
+        let values = tensor
+            .data()
+            .chunks_exact(4)
+            .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+            .collect();
+        Ok(ArrayD::from_shape_vec(IxDyn(shape), values)
+            .map_err(|error| wrong(format!("{name}: {error}")))?)
     })
 }
 
 /// The files of a checkpoint in Hugging Face form, the configuration first.
 fn model_files(model: &Model, start: &Start) -> Result<Vec<(String, Vec<u8>)>> {
     let mut files = vec![("config.json".to_owned(), model.config_json().as_bytes().to_vec())];
-    files.extend(start.generation.as_ref().map(|text| ("generation_config.json".to_owned(), text.as_bytes().to_vec())));
+    files.extend(
+        start
+            .generation
+            .as_ref()
+            .map(|text| ("generation_config.json".to_owned(), text.as_bytes().to_vec())),
+    );
     files.extend(start.files.iter().cloned());
     let weight = |path: &str| model.weights().get(path).expect("a model's tensors are weights");
-    let tensors =
-        model.tensors().map(|tensor| (tensor.name, Tensor { numbers: Numbers::Weight(weight(&tensor.path)), shape: tensor.shape }));
+    let tensors = model.tensors().map(|tensor| {
+        (
+            tensor.name,
+            Tensor { numbers: Numbers::Weight(weight(&tensor.path)), shape: tensor.shape },
+        )
+    });
     files.push((MODEL.to_owned(), safetensors_file(tensors.collect())?));
     Ok(files)
 }
@@ -252,10 +287,12 @@ fn state_file(step: &Step<'_>) -> Result<Vec<u8>> {
 fn safetensors_file(tensors: Vec<(String, Tensor<'_>)>) -> Result<Vec<u8>> {
     // transformers wants to know who wrote it.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    Ok(serialize(tensors, Some(metadata)).map_err(|error| Cause::Model(format!("{MODEL}: {error}")))?)
+    Ok(serialize(tensors, Some(metadata))
+        .map_err(|error| Cause::Model(format!("{MODEL}: {error}")))?)
 }
 
-/// Numbers in single precision, as safetensors takes them: their bytes are made when they are written.
+/// Numbers in single precision, as safetensors takes them: their bytes are made when they are
+/// written.
 struct Tensor<'n> {
     shape: Vec<usize>,
     numbers: Numbers<'n>,
@@ -278,7 +315,9 @@ impl View for Tensor<'_> {
     fn data(&self) -> Cow<'_, [u8]> {
         let mut bytes = Vec::with_capacity(self.data_len());
         match &self.numbers {
-            Numbers::State(array) => bytes.extend(array.iter().flat_map(|value| value.to_le_bytes())),
+            Numbers::State(array) => {
+                bytes.extend(array.iter().flat_map(|value| value.to_le_bytes()))
+            }
             Numbers::Weight(recipe) => {
                 let Ok(()) = recipe.stream(|piece| {
                     bytes.extend_from_slice(piece);

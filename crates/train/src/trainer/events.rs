@@ -14,7 +14,8 @@ pub struct Machine<'r> {
     pub runtime: &'r dyn Runtime,
     /// What it computes on.
     pub device: Device,
-    /// The processes that share the work. If there are several, each computes in one thread unless `threads` says otherwise.
+    /// The processes that share the work. If there are several, each computes in one thread unless
+    /// `threads` says otherwise.
     pub ranks: &'r dyn Ranks,
 }
 
@@ -58,7 +59,8 @@ pub struct Progress {
     pub loss: f64,
     /// Target tokens of the last update.
     pub tokens: u64,
-    /// The share of the run that is over, by the nearest limit: 0 to 1. `None` where only patience ends it.
+    /// The share of the run that is over, by the nearest limit: 0 to 1. `None` where only patience
+    /// ends it.
     pub share: Option<f64>,
 }
 
@@ -84,7 +86,8 @@ pub struct Outcome {
     pub ending: Ending,
     /// Updates so far.
     pub updates: u64,
-    /// The update whose model is the result, and its loss a label or BLEU; `None` without held-out text.
+    /// The update whose model is the result, and its loss a label or BLEU; `None` without held-out
+    /// text.
     pub best: Option<(u64, f64)>,
     /// The validation of the mean of checkpoints, where that is the result.
     pub averaged: Option<Validation>,

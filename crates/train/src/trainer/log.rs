@@ -70,7 +70,8 @@ pub enum LogLine {
     Validation(Validation),
 }
 
-/// Reads a run's log: `log.jsonl`, or the run's folder. A last line that is being written is left out.
+/// Reads a run's log: `log.jsonl`, or the run's folder. A last line that is being written is left
+/// out.
 ///
 /// # Errors
 /// If it cannot be read, or names the line that is none of a log.
@@ -82,11 +83,16 @@ pub fn read_log(path: &Path) -> Result<Vec<LogLine>> {
     for number in 1.. {
         let mut line = Vec::new();
         let most = MOST_IN_A_LINE + 1;
-        lines.by_ref().take(most).read_until(b'\n', &mut line).map_err(|error| wrong(error.to_string()))?;
+        lines
+            .by_ref()
+            .take(most)
+            .read_until(b'\n', &mut line)
+            .map_err(|error| wrong(error.to_string()))?;
         if line.last() != Some(&b'\n') && (line.len() as u64) < most {
             break;
         }
-        let read = serde_json::from_slice(&line).map_err(|_| wrong(format!("line {number} is none of a training log")))?;
+        let read = serde_json::from_slice(&line)
+            .map_err(|_| wrong(format!("line {number} is none of a training log")))?;
         found.push(read);
     }
     Ok(found)
@@ -100,13 +106,20 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Opens the log of a run that stands at `update`: lines of later updates, whose work was lost, go.
+    /// Opens the log of a run that stands at `update`: lines of later updates, whose work was lost,
+    /// go.
     pub(super) fn open(output: &Output, update: u64) -> Result<Self> {
         let path = output.path().join(LOG);
         let name = path.display().to_string();
-        let failed = |error: std::io::Error| Error::from(Cause::Unreadable { file: name.clone(), reason: error.to_string() });
+        let failed = |error: std::io::Error| {
+            Error::from(Cause::Unreadable { file: name.clone(), reason: error.to_string() })
+        };
         let kept: Vec<String> = match File::open(&path) {
-            Ok(file) => BufReader::new(file).lines().map_while(Result::ok).filter(|line| is_until(line, update)).collect(),
+            Ok(file) => BufReader::new(file)
+                .lines()
+                .map_while(Result::ok)
+                .filter(|line| is_until(line, update))
+                .collect(),
             Err(_) => Vec::new(),
         };
         let text: String = kept.iter().map(|line| format!("{line}\n")).collect();
@@ -116,12 +129,19 @@ impl Log {
     }
 
     pub(super) fn write(&mut self, line: &impl Serialize) -> Result<()> {
-        let failed = |reason: String| Cause::Folder { folder: self.name.clone(), problem: format!("cannot be written: {reason}") };
+        let failed = |reason: String| Cause::Folder {
+            folder: self.name.clone(),
+            problem: format!("cannot be written: {reason}"),
+        };
         let text = serde_json::to_string(line).map_err(|error| failed(error.to_string()))?;
-        Ok(self.file.write_all((text + "\n").as_bytes()).map_err(|error| failed(error.to_string()))?)
+        Ok(self
+            .file
+            .write_all((text + "\n").as_bytes())
+            .map_err(|error| failed(error.to_string()))?)
     }
 }
 
 fn is_until(line: &str, update: u64) -> bool {
-    serde_json::from_str::<Value>(line).is_ok_and(|line| line["update"].as_u64().is_some_and(|found| found <= update))
+    serde_json::from_str::<Value>(line)
+        .is_ok_and(|line| line["update"].as_u64().is_some_and(|found| found <= update))
 }

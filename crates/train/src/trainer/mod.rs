@@ -1,7 +1,8 @@
 //! The training loop.
 //!
-//! The learning rate, batches and dropout of a step depend only on the settings and the number of updates. A resumed run therefore
-//! gives bit for bit the losses of an uninterrupted one, with the same build, engine and number of threads.
+//! The learning rate, batches and dropout of a step depend only on the settings and the number of
+//! updates. A resumed run therefore gives bit for bit the losses of an uninterrupted one, with the
+//! same build, engine and number of threads.
 
 mod checkpoint;
 mod events;
@@ -65,9 +66,15 @@ impl<'r> Trainer<'r> {
     /// Checks the settings, opens the text, trains or reads the tokenizer, and loads the graphs.
     ///
     /// # Errors
-    /// If settings are inconsistent or unsupported, the text or checkpoint cannot be read, the folder is not empty or not writable, the
-    /// engine cannot run the graphs, a run is resumed with other settings or text, or ranks differ.
-    pub fn new(mut config: TrainingConfig, out: &Path, beginning: Beginning, machine: Machine<'r>) -> Result<Self> {
+    /// If settings are inconsistent or unsupported, the text or checkpoint cannot be read, the
+    /// folder is not empty or not writable, the engine cannot run the graphs, a run is resumed with
+    /// other settings or text, or ranks differ.
+    pub fn new(
+        mut config: TrainingConfig,
+        out: &Path,
+        beginning: Beginning,
+        machine: Machine<'r>,
+    ) -> Result<Self> {
         config.make_paths_absolute();
         config.check()?;
         model::refuse_unbuilt(&config)?;
@@ -77,13 +84,17 @@ impl<'r> Trainer<'r> {
             Beginning::Resume => Some(Output::resume(out)?),
         };
         let text = config.to_toml()?;
-        let told = serde_json::to_value(&config).map_err(|error| Cause::Config(error.to_string()))?;
-        let former = resumed.as_ref().map(|(_, folder)| checkpoint::read_run(folder)).transpose()?;
+        let told =
+            serde_json::to_value(&config).map_err(|error| Cause::Config(error.to_string()))?;
+        let former =
+            resumed.as_ref().map(|(_, folder)| checkpoint::read_run(folder)).transpose()?;
         if let Some(former) = &former {
             resume::check(out, &former.config, &told)?;
         }
         let corpus = Corpus::open(&config.train_files(), &config.cleaning())?;
-        let valid = (!config.valid_files().is_empty()).then(|| Corpus::open(&config.valid_files(), &config.cleaning())).transpose()?;
+        let valid = (!config.valid_files().is_empty())
+            .then(|| Corpus::open(&config.valid_files(), &config.cleaning()))
+            .transpose()?;
         if former.as_ref().is_some_and(|former| former.corpus != corpus.fingerprint()) {
             Err(Cause::Config(format!(
                 "{}: data.train: the text has changed since the run began, as training.json has it; start another one",
@@ -92,10 +103,16 @@ impl<'r> Trainer<'r> {
         }
         let start = match (&resumed, &config.model.init, &config.tokenizer.from) {
             // Checkpoints contain merged weights; adapters belong to the original ones.
-            (Some(_), Some(init), _) if config.tuning.lora_rank.is_some() => Start::checkpoint(init)?,
+            (Some(_), Some(init), _) if config.tuning.lora_rank.is_some() => {
+                Start::checkpoint(init)?
+            }
             (Some((_, folder)), _, _) => Start::checkpoint(folder)?,
             (None, Some(init), _) => Start::checkpoint(init)?,
-            (None, None, Some(folder)) => Start::fresh(&config, Tokenizer::from_folder(folder)?, model::tokenizer_files(folder)?)?,
+            (None, None, Some(folder)) => Start::fresh(
+                &config,
+                Tokenizer::from_folder(folder)?,
+                model::tokenizer_files(folder)?,
+            )?,
             (None, None, None) => {
                 let (tokenizer, files) = model::trained_tokenizer(&config, &corpus, machine.ranks)?;
                 Start::fresh(&config, tokenizer, files)?
@@ -107,9 +124,15 @@ impl<'r> Trainer<'r> {
         let settings = config.batch_settings(start.framing.clone());
         let tokenizer = Arc::new(start.tokenizer.clone());
         let sources = SourceEncoder::new(&tokenizer, start.model.config(), &start.settings);
-        let held = valid.map(|corpus| ValidationSet::new(corpus, &tokenizer, settings.clone(), &sources)).transpose()?;
+        let held = valid
+            .map(|corpus| ValidationSet::new(corpus, &tokenizer, settings.clone(), &sources))
+            .transpose()?;
         let threads = config.threads.or((machine.ranks.size() > 1).then_some(1));
-        let options = Options { device: machine.device, threads: threads.and_then(NonZeroUsize::new), ..Options::default() };
+        let options = Options {
+            device: machine.device,
+            threads: threads.and_then(NonZeroUsize::new),
+            ..Options::default()
+        };
         let recipes = Recipes {
             model: &start.model,
             learned: Learned::new(&config, &start.model)?,
@@ -136,7 +159,20 @@ impl<'r> Trainer<'r> {
         }
         let began = (Instant::now(), run.seconds);
         let corpus = Arc::new(corpus);
-        Ok(Self { config, output, corpus, held, start, step, run, log, settings, machine, options, began })
+        Ok(Self {
+            config,
+            output,
+            corpus,
+            held,
+            start,
+            step,
+            run,
+            log,
+            settings,
+            machine,
+            options,
+            began,
+        })
     }
 
     /// The engine.
@@ -161,7 +197,11 @@ impl<'r> Trainer<'r> {
 
     /// The learning rate at the end of the warm-up.
     pub fn peak_learning_rate(&self) -> f64 {
-        rate::rate(&self.config, self.start.model.config().d_model, self.config.optimiser.warmup_updates)
+        rate::rate(
+            &self.config,
+            self.start.model.config().d_model,
+            self.config.optimiser.warmup_updates,
+        )
     }
 
     /// Number of updates so far.
@@ -169,14 +209,23 @@ impl<'r> Trainer<'r> {
         self.run.update
     }
 
-    /// Trains until a limit is reached or the observer stops the run; the state is saved in both cases.
+    /// Trains until a limit is reached or the observer stops the run; the state is saved in both
+    /// cases.
     ///
     /// # Errors
-    /// If the text cannot be read, the engine fails, a checkpoint cannot be saved (the previous one is kept), or the loss is not finite
-    /// (the batch is saved).
-    pub fn run(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<Outcome> {
+    /// If the text cannot be read, the engine fails, a checkpoint cannot be saved (the previous one
+    /// is kept), or the loss is not finite (the batch is saved).
+    pub fn run(
+        &mut self,
+        observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<Outcome> {
         let tokenizer = Arc::new(self.start.tokenizer.clone());
-        let batches = Batches::new(Arc::clone(&self.corpus), tokenizer, self.settings.clone(), self.run.position)?;
+        let batches = Batches::new(
+            Arc::clone(&self.corpus),
+            tokenizer,
+            self.settings.clone(),
+            self.run.position,
+        )?;
         let mut batches = batches.prefetched(self.config.data.prefetch);
         let mut unlogged = Unlogged::of(self.run.unlogged);
         // The update of the last validation or checkpoint.
@@ -196,7 +245,13 @@ impl<'r> Trainer<'r> {
             }
             self.run.unlogged = unlogged.bits();
             let (loss, tokens) = (sums.loss / sums.tokens.max(1) as f64, sums.tokens);
-            let progress = Progress { update, epoch: self.run.position.epoch + 1, loss, tokens, share: self.share() };
+            let progress = Progress {
+                update,
+                epoch: self.run.position.epoch + 1,
+                loss,
+                tokens,
+                share: self.share(),
+            };
             let stopped = observer(Event::Update(&progress)).is_break();
             let stopped = self.agree_on(stopped);
             if !stopped && update.is_multiple_of(self.config.schedule.validate_every) {
@@ -227,12 +282,19 @@ impl<'r> Trainer<'r> {
     }
 
     /// One update: sums the gradients of its batches and changes the weights.
-    fn update(&mut self, batches: &mut impl Iterator<Item = Result<TrainingBatch>>) -> Result<(Sums, f64)> {
+    fn update(
+        &mut self,
+        batches: &mut impl Iterator<Item = Result<TrainingBatch>>,
+    ) -> Result<(Sums, f64)> {
         let (mut sums, update, ranks) = (Sums::default(), self.run.update + 1, self.machine.ranks);
         let mut last = None;
         for micro in 0..self.config.optimiser.accumulation {
             let batch = batches.next().ok_or_else(|| Cause::Engine("batches ended".into()))??;
-            let seed = dropout_seed(self.config.seed, update, micro * ranks.size() as u64 + ranks.rank() as u64);
+            let seed = dropout_seed(
+                self.config.seed,
+                update,
+                micro * ranks.size() as u64 + ranks.rank() as u64,
+            );
             let found = self.step.accumulate(&batch, seed)?;
             if !found.loss.is_finite() {
                 return Err(self.diverged("the loss", found.loss, &batch));
@@ -241,7 +303,11 @@ impl<'r> Trainer<'r> {
             last = Some(batch);
         }
         let batch = last.expect("accumulation is at least 1");
-        let norm = self.step.update(rate::rate(&self.config, self.start.model.config().d_model, update))?;
+        let norm = self.step.update(rate::rate(
+            &self.config,
+            self.start.model.config().d_model,
+            update,
+        ))?;
         self.run.update = update;
         if !norm.is_finite() {
             return Err(self.diverged("the norm of the gradients", norm, &batch));
@@ -285,20 +351,29 @@ impl<'r> Trainer<'r> {
         let updates = schedule.max_updates.map(|most| self.run.update as f64 / most as f64);
         let minutes = schedule.max_minutes.map(|most| self.run.seconds / (60.0 * most));
         let epochs = schedule.max_epochs.map(|most| self.run.position.epoch as f64 / most as f64);
-        [updates, minutes, epochs].into_iter().flatten().reduce(f64::max).map(|share| share.min(1.0))
+        [updates, minutes, epochs]
+            .into_iter()
+            .flatten()
+            .reduce(f64::max)
+            .map(|share| share.min(1.0))
     }
 
     fn stretch(&mut self, unlogged: &mut Unlogged, gradient_norm: f64) -> Stretch {
         let Sums { loss, nll, tokens } = std::mem::take(&mut unlogged.sums);
         let since_log = std::mem::take(&mut unlogged.since_log);
-        let elapsed = std::mem::replace(&mut unlogged.clock, Instant::now()).elapsed().as_secs_f64();
+        let elapsed =
+            std::mem::replace(&mut unlogged.clock, Instant::now()).elapsed().as_secs_f64();
         let labels = tokens.max(1) as f64;
         Stretch {
             update: self.run.update,
             epoch: self.run.position.epoch + 1,
             loss: loss / labels,
             nll: nll / labels,
-            learning_rate: rate::rate(&self.config, self.start.model.config().d_model, self.run.update),
+            learning_rate: rate::rate(
+                &self.config,
+                self.start.model.config().d_model,
+                self.run.update,
+            ),
             gradient_norm,
             tokens_per_second: since_log as f64 / elapsed.max(1e-9),
             engine_share: self.step.take_computed().as_secs_f64() / elapsed.max(1e-9),

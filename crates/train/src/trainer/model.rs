@@ -4,7 +4,8 @@ use std::path::Path;
 
 use cognate_generate::Settings;
 use cognate_model::{
-    Activation, EmbeddingNorm, Embeddings, Model, OutputProjection, PositionKind, Positions, RelativeLayers, Sinusoids, Stack,
+    Activation, EmbeddingNorm, Embeddings, Model, OutputProjection, PositionKind, Positions,
+    RelativeLayers, Sinusoids, Stack,
 };
 use cognate_pipeline::{TargetNaming, decode_into, open_tokenizer};
 use cognate_text::Tokenizer;
@@ -39,20 +40,41 @@ pub(super) fn refuse_unbuilt(config: &TrainingConfig) -> Result<()> {
         Precision::F16 => "f16",
         Precision::Bf16 => "bf16",
     };
-    Err(Cause::Config(format!("optimiser.precision is {name}, which cannot be trained yet; expected f32")).into())
+    Err(Cause::Config(format!(
+        "optimiser.precision is {name}, which cannot be trained yet; expected f32"
+    ))
+    .into())
 }
 
 impl Start {
     /// A new model for a tokenizer.
-    pub(super) fn fresh(config: &TrainingConfig, tokenizer: Tokenizer, files: TokenizerFiles) -> Result<Self> {
+    pub(super) fn fresh(
+        config: &TrainingConfig,
+        tokenizer: Tokenizer,
+        files: TokenizerFiles,
+    ) -> Result<Self> {
         let id = |piece: &str| {
-            let missing = || Cause::Model(format!("the tokenizer has no {piece}; expected one with </s> and <pad>"));
+            let missing = || {
+                Cause::Model(format!(
+                    "the tokenizer has no {piece}; expected one with </s> and <pad>"
+                ))
+            };
             tokenizer.id(piece).ok_or_else(missing)
         };
         let (eos, pad) = (id("</s>")?, id("<pad>")?);
         // As Marian: decoding starts from the padding token.
-        let framing = Framing { start: pad, prefix: Vec::new(), suffix: vec![eos], pad, label_padding: IGNORED };
-        let model = Model::initial(model_config(config, &tokenizer, &framing)?, config.model.initialisation, config.seed)?;
+        let framing = Framing {
+            start: pad,
+            prefix: Vec::new(),
+            suffix: vec![eos],
+            pad,
+            label_padding: IGNORED,
+        };
+        let model = Model::initial(
+            model_config(config, &tokenizer, &framing)?,
+            config.model.initialisation,
+            config.seed,
+        )?;
         let generation = format!(
             "{:#}\n",
             serde_json::json!({
@@ -64,7 +86,15 @@ impl Start {
             })
         );
         let settings = Settings::from_json(model.config_json(), Some(&generation), model.config())?;
-        Ok(Self { model, tokenizer, framing, generation: Some(generation), settings, warnings: Vec::new(), files })
+        Ok(Self {
+            model,
+            tokenizer,
+            framing,
+            generation: Some(generation),
+            settings,
+            warnings: Vec::new(),
+            files,
+        })
     }
 
     /// The model and tokenizer of a checkpoint.
@@ -74,32 +104,57 @@ impl Start {
         let generation = match cognate_model::read_text(&folder.join("generation_config.json")) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => Err(Cause::Folder { folder: folder.display().to_string(), problem: error.to_string() })?,
+            Err(error) => Err(Cause::Folder {
+                folder: folder.display().to_string(),
+                problem: error.to_string(),
+            })?,
         };
-        let mut settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
-        let warnings = unnamed_language(folder, &model, &tokenizer, &settings)?.into_iter().collect();
+        let mut settings =
+            Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
+        let warnings =
+            unnamed_language(folder, &model, &tokenizer, &settings)?.into_iter().collect();
         decode_into(&tokenizer, &mut settings);
         let framing = framing(&model, &settings);
-        Ok(Self { model, tokenizer, framing, generation, settings, warnings, files: tokenizer_files(folder)? })
+        Ok(Self {
+            model,
+            tokenizer,
+            framing,
+            generation,
+            settings,
+            warnings,
+            files: tokenizer_files(folder)?,
+        })
     }
 }
 
 /// Trains the tokenizer in the first rank; returns it with its files.
-pub(super) fn trained_tokenizer(config: &TrainingConfig, corpus: &Corpus, ranks: &dyn Ranks) -> Result<(Tokenizer, TokenizerFiles)> {
-    let trained = leads(ranks).then(|| train_tokenizers(corpus, &config.tokenizer_choice())).transpose()?;
+pub(super) fn trained_tokenizer(
+    config: &TrainingConfig,
+    corpus: &Corpus,
+    ranks: &dyn Ranks,
+) -> Result<(Tokenizer, TokenizerFiles)> {
+    let trained =
+        leads(ranks).then(|| train_tokenizers(corpus, &config.tokenizer_choice())).transpose()?;
     let mut sent = Vec::new();
     if let Some(trained) = &trained {
-        sent = serde_json::to_vec(&trained.files(config.model.max_positions)).expect("texts are JSON");
+        sent =
+            serde_json::to_vec(&trained.files(config.model.max_positions)).expect("texts are JSON");
     }
     ranks.broadcast(0, &mut sent);
-    let files: Vec<(String, String)> = serde_json::from_slice(&sent).expect("the first rank sent what it wrote");
+    let files: Vec<(String, String)> =
+        serde_json::from_slice(&sent).expect("the first rank sent what it wrote");
     let tokenizer = match trained {
         Some(trained) => trained.tokenizer(),
         None => {
-            let problem =
-                |error: std::io::Error| Cause::Folder { folder: "the system's temporary folder".into(), problem: error.to_string() };
+            let problem = |error: std::io::Error| Cause::Folder {
+                folder: "the system's temporary folder".into(),
+                problem: error.to_string(),
+            };
             let folder = tempfile::tempdir().map_err(problem)?;
-            files.iter().try_for_each(|(name, text)| std::fs::write(folder.path().join(name), text)).map_err(problem)?;
+            files
+                .iter()
+                .try_for_each(|(name, text)| std::fs::write(folder.path().join(name), text))
+                .map_err(problem)?;
             Tokenizer::from_folder(folder.path())?
         }
     };
@@ -108,9 +163,15 @@ pub(super) fn trained_tokenizer(config: &TrainingConfig, corpus: &Corpus, ranks:
 
 /// Reads the tokenizer's files in a folder.
 pub(super) fn tokenizer_files(folder: &Path) -> Result<TokenizerFiles> {
-    let paths = Tokenizer::FILES.iter().map(|name| (name, folder.join(name))).filter(|(_, path)| path.is_file());
+    let paths = Tokenizer::FILES
+        .iter()
+        .map(|name| (name, folder.join(name)))
+        .filter(|(_, path)| path.is_file());
     let read = |(name, path): (&&str, std::path::PathBuf)| {
-        let unreadable = |error: std::io::Error| Cause::Unreadable { file: path.display().to_string(), reason: error.to_string() };
+        let unreadable = |error: std::io::Error| Cause::Unreadable {
+            file: path.display().to_string(),
+            reason: error.to_string(),
+        };
         Ok((name.to_string(), std::fs::read(&path).map_err(unreadable)?))
     };
     paths.map(read).collect()
@@ -119,13 +180,27 @@ pub(super) fn tokenizer_files(folder: &Path) -> Result<TokenizerFiles> {
 /// The tokens around the targets of a checkpoint; targets end with the end token even if decoding has none.
 fn framing(model: &Model, settings: &Settings) -> Framing {
     let prefix = settings.forced_bos_token.into_iter().collect();
-    let suffix = vec![settings.eos_tokens.first().copied().unwrap_or(model.config().eos_token as i64)];
-    Framing { start: settings.start_token, prefix, suffix, pad: settings.pad_token, label_padding: IGNORED }
+    let suffix =
+        vec![settings.eos_tokens.first().copied().unwrap_or(model.config().eos_token as i64)];
+    Framing {
+        start: settings.start_token,
+        prefix,
+        suffix,
+        pad: settings.pad_token,
+        label_padding: IGNORED,
+    }
 }
 
 /// A warning if the optional target language of the model in `folder` is not set, an error if it is required.
-fn unnamed_language(folder: &Path, model: &Model, tokenizer: &Tokenizer, settings: &Settings) -> Result<Option<String>> {
-    let TargetNaming::Missing { field, codes, is_optional } = TargetNaming::of(model.config_json(), tokenizer, settings)? else {
+fn unnamed_language(
+    folder: &Path,
+    model: &Model,
+    tokenizer: &Tokenizer,
+    settings: &Settings,
+) -> Result<Option<String>> {
+    let TargetNaming::Missing { field, codes, is_optional } =
+        TargetNaming::of(model.config_json(), tokenizer, settings)?
+    else {
         return Ok(None);
     };
     let problem = format!(
@@ -133,11 +208,19 @@ fn unnamed_language(folder: &Path, model: &Model, tokenizer: &Tokenizer, setting
         codes.len()
     );
     let folder = folder.display().to_string();
-    if is_optional { Ok(Some(format!("{folder}: {problem}"))) } else { Err(Cause::Folder { folder, problem })? }
+    if is_optional {
+        Ok(Some(format!("{folder}: {problem}")))
+    } else {
+        Err(Cause::Folder { folder, problem })?
+    }
 }
 
 /// The configuration, of a family of transformers if one supports it.
-fn model_config(config: &TrainingConfig, tokenizer: &Tokenizer, framing: &Framing) -> Result<cognate_model::Config> {
+fn model_config(
+    config: &TrainingConfig,
+    tokenizer: &Tokenizer,
+    framing: &Framing,
+) -> Result<cognate_model::Config> {
     let (model, sizes) = (&config.model, config.sizes());
     let token = |id: i64| usize::try_from(id).expect("a tokenizer's ids are not negative");
     let mut wanted = cognate_model::Preset::from(model.preset).config();
@@ -151,7 +234,8 @@ fn model_config(config: &TrainingConfig, tokenizer: &Tokenizer, framing: &Framin
     wanted.vocab = tokenizer.target_vocab();
     wanted.source_vocab = tokenizer.source_vocab();
     if model.tie_embeddings {
-        (wanted.vocab, wanted.source_vocab) = (tokenizer.required_vocab(), tokenizer.required_vocab());
+        (wanted.vocab, wanted.source_vocab) =
+            (tokenizer.required_vocab(), tokenizer.required_vocab());
     }
     wanted.d_model = sizes.d_model;
     wanted.max_positions = Some(sizes.max_positions);
@@ -162,20 +246,24 @@ fn model_config(config: &TrainingConfig, tokenizer: &Tokenizer, framing: &Framin
     wanted.score = model.attention_score;
     wanted.positions = match model.positions {
         PositionKind::Learned => Positions::Learned { offset: 0 },
-        PositionKind::Relative => {
-            Positions::Relative { buckets: model.relative_buckets, max_distance: model.relative_max_distance, of: RelativeLayers::First }
-        }
+        PositionKind::Relative => Positions::Relative {
+            buckets: model.relative_buckets,
+            max_distance: model.relative_max_distance,
+            of: RelativeLayers::First,
+        },
         PositionKind::Rotary => Positions::Rotary,
         PositionKind::Alibi => Positions::Alibi,
         PositionKind::Sinusoidal => Positions::Sinusoidal(Sinusoids::Halves),
     };
     (wanted.norm, wanted.placement) = (model.norm, model.norm_placement);
     wanted.embedding_norm = EmbeddingNorm::None;
-    wanted.embeddings = if model.tie_embeddings { Embeddings::Shared } else { Embeddings::Separate };
+    wanted.embeddings =
+        if model.tie_embeddings { Embeddings::Shared } else { Embeddings::Separate };
     wanted.output = if model.tie_output { OutputProjection::Tied } else { OutputProjection::Own };
     wanted.scale_embedding = model.scale_embedding;
     wanted.output_bias = true;
-    (wanted.start_token, wanted.eos_token, wanted.pad_token) = (token(framing.start), token(framing.suffix[0]), token(framing.pad));
+    (wanted.start_token, wanted.eos_token, wanted.pad_token) =
+        (token(framing.start), token(framing.suffix[0]), token(framing.pad));
     if wanted.to_json().is_ok() {
         return Ok(wanted);
     }

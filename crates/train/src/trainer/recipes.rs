@@ -13,9 +13,9 @@ pub(super) fn dropout_seed(seed: u64, update: u64, micro: u64) -> i64 {
         x ^ (x >> 31)
     };
     let step = 0x9e37_79b9_7f4a_7c15_u64;
-    let mixed = [update, micro]
-        .into_iter()
-        .fold(mix(seed.wrapping_add(step)), |state, number| mix(state.wrapping_add(step).wrapping_add(mix(number.wrapping_add(step)))));
+    let mixed = [update, micro].into_iter().fold(mix(seed.wrapping_add(step)), |state, number| {
+        mix(state.wrapping_add(step).wrapping_add(mix(number.wrapping_add(step))))
+    });
     (mixed >> 33) as i64
 }
 

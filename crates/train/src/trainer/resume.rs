@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::error::{Cause, Result};
 
-/// Settings that can change in a resumed run, because updates do not depend on them. `schedule.max_updates` is fixed if the rate
-/// decays to 0 there.
+/// Settings that can change in a resumed run, because updates do not depend on them.
+/// `schedule.max_updates` is fixed if the rate decays to 0 there.
 const FREE: [&str; 10] = [
     "threads",
     "data.prefetch",
@@ -29,11 +29,16 @@ pub(super) fn check(folder: &Path, former: &Value, now: &Value) -> Result<()> {
     let mut lines = Vec::new();
     compare("", former, now, &mut lines);
     let has_end = ["linear", "cosine"].iter().any(|decay| now["optimiser"]["decay"] == *decay);
-    lines.retain(|(field, ..)| !FREE.contains(&field.as_str()) || (has_end && field == "schedule.max_updates"));
+    lines.retain(|(field, ..)| {
+        !FREE.contains(&field.as_str()) || (has_end && field == "schedule.max_updates")
+    });
     if lines.is_empty() {
         return Ok(());
     }
-    let told: Vec<String> = lines.iter().map(|(field, former, now)| format!("\n  {field} is {now}, expected {former}")).collect();
+    let told: Vec<String> = lines
+        .iter()
+        .map(|(field, former, now)| format!("\n  {field} is {now}, expected {former}"))
+        .collect();
     let message = format!(
         "{}: a run goes on with the settings that it began with, which are in its training.json{}",
         folder.display(),
@@ -48,7 +53,9 @@ fn compare(place: &str, former: &Value, now: &Value, lines: &mut Vec<(String, St
             let names = former.keys().chain(now.keys().filter(|name| !former.contains_key(*name)));
             for name in names {
                 let place = if place.is_empty() { name.clone() } else { format!("{place}.{name}") };
-                let value = |object: &serde_json::Map<String, Value>| object.get(name).cloned().unwrap_or(Value::Null);
+                let value = |object: &serde_json::Map<String, Value>| {
+                    object.get(name).cloned().unwrap_or(Value::Null)
+                };
                 compare(&place, &value(former), &value(now), lines);
             }
         }
@@ -65,7 +72,8 @@ fn told(value: &Value) -> String {
 pub(super) fn mean(models: &[Model]) -> Result<Option<Model>> {
     let Some(first) = models.first() else { return Ok(None) };
     let recipe = |(path, recipe): (&str, &Recipe)| {
-        let of: Vec<Recipe> = models.iter().filter_map(|model| model.weights().get(path)).cloned().collect();
+        let of: Vec<Recipe> =
+            models.iter().filter_map(|model| model.weights().get(path)).cloned().collect();
         (path.to_owned(), Recipe::generated(Arc::new(Mean(of)), recipe.shape()))
     };
     let weights: Weights = first.weights().iter().map(recipe).collect();

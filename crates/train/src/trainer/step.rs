@@ -1,7 +1,8 @@
 //! The sessions of a training step and its state.
 //!
-//! Weights, moments and averages are values of the engine: the CPU updates them in place, a GPU keeps them in its memory. The host
-//! reads losses and norms, the state when a checkpoint is saved, and gradients if several ranks sum theirs.
+//! Weights, moments and averages are values of the engine: the CPU updates them in place, a GPU
+//! keeps them in its memory. The host reads losses and norms, the state when a checkpoint is saved,
+//! and gradients if several ranks sum theirs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -70,17 +71,33 @@ pub(super) struct Recipes<'a> {
 
 impl<'r> Step<'r> {
     /// Builds, exports and loads the graphs; moments are 0.
-    pub(super) fn new(recipes: &Recipes<'_>, runtime: &dyn Runtime, options: &Options, ranks: &'r dyn Ranks) -> Result<Self> {
+    pub(super) fn new(
+        recipes: &Recipes<'_>,
+        runtime: &dyn Runtime,
+        options: &Options,
+        ranks: &'r dyn Ranks,
+    ) -> Result<Self> {
         let Recipes { model, learned: chosen, loss, optimiser } = recipes;
         let learned: Vec<&str> = chosen.paths.iter().map(String::as_str).collect();
         let with_dropout = chosen.adapt(model.loss(loss)?)?;
-        let recipe = |path: &str| with_dropout.weights().get(path).expect("learned weights are weights").clone();
-        let shapes: Vec<(&str, Shape)> = learned.iter().map(|path| (*path, Shape::from(recipe(path).shape()))).collect();
+        let recipe = |path: &str| {
+            with_dropout.weights().get(path).expect("learned weights are weights").clone()
+        };
+        let shapes: Vec<(&str, Shape)> =
+            learned.iter().map(|path| (*path, Shape::from(recipe(path).shape()))).collect();
         let gradient_program = gradients(&with_dropout, &learned)?;
-        let plain = chosen.adapt(model.loss(&Loss { label_smoothing: loss.label_smoothing, ..Loss::default() })?)?;
-        let plain = Program::new(feed(&fold(plain.graph())?, |path| learned.contains(&path))?, plain.weights().clone())?;
+        let plain = chosen.adapt(
+            model.loss(&Loss { label_smoothing: loss.label_smoothing, ..Loss::default() })?,
+        )?;
+        let plain = Program::new(
+            feed(&fold(plain.graph())?, |path| learned.contains(&path))?,
+            plain.weights().clone(),
+        )?;
         let update = Program::new(optimiser.update(&shapes)?, Weights::default())?;
-        let mut graphs = runtime.read_graphs(&[gradient_program, update, plain], options)?.into_iter().map(Loaded::session);
+        let mut graphs = runtime
+            .read_graphs(&[gradient_program, update, plain], options)?
+            .into_iter()
+            .map(Loaded::session);
         let mut session = || graphs.next().expect("a graph for each program");
         let mut step = Self {
             ranks,
@@ -99,11 +116,18 @@ impl<'r> Step<'r> {
         };
         for (path, shape) in &shapes {
             let recipe = recipe(path);
-            let array = |values| ArrayD::from_shape_vec(IxDyn(recipe.shape()), values).expect("a recipe has its shape's values");
+            let array = |values| {
+                ArrayD::from_shape_vec(IxDyn(recipe.shape()), values)
+                    .expect("a recipe has its shape's values")
+            };
             step.weights.insert(*path, array(recipe.values::<f32>()));
             for name in optimiser.state(path, shape) {
                 let is_average = name == UpdateNames::average(path);
-                let first = if is_average { array(recipe.values::<f32>()) } else { ArrayD::zeros(recipe.shape()) };
+                let first = if is_average {
+                    array(recipe.values::<f32>())
+                } else {
+                    ArrayD::zeros(recipe.shape())
+                };
                 step.rest.insert(name, first);
             }
         }
@@ -129,7 +153,11 @@ impl<'r> Step<'r> {
     pub(super) fn accumulate(&mut self, batch: &TrainingBatch, dropout_seed: i64) -> Result<Sums> {
         let (rank, size) = (self.ranks.rank(), self.ranks.size());
         let share = batch.shard(rank, size);
-        let own = if share.n_sentences() > 0 { self.add_gradients(&share.arrays(), dropout_seed)? } else { Sums::default() };
+        let own = if share.n_sentences() > 0 {
+            self.add_gradients(&share.arrays(), dropout_seed)?
+        } else {
+            Sums::default()
+        };
         let sums = self.of_all_ranks(own);
         self.sum += sums;
         Ok(sums)
@@ -198,8 +226,17 @@ impl<'r> Step<'r> {
             match self.sums.get(&UpdateNames::gradient(path)) {
                 Some(gradient) => numbers.extend(gradient.to_f32()?.iter()),
                 // This rank had no sentence of these batches.
-                None => numbers
-                    .resize(numbers.len() + self.weights.get(path).ok_or_else(|| missing(path))?.shape().iter().product::<usize>(), 0.0),
+                None => numbers.resize(
+                    numbers.len()
+                        + self
+                            .weights
+                            .get(path)
+                            .ok_or_else(|| missing(path))?
+                            .shape()
+                            .iter()
+                            .product::<usize>(),
+                    0.0,
+                ),
             }
         }
         self.ranks.sum(&mut numbers);
@@ -207,7 +244,8 @@ impl<'r> Step<'r> {
         for path in &self.learned.paths {
             let shape = IxDyn(self.weights.get(path).ok_or_else(|| missing(path))?.shape());
             let (own, after) = rest.split_at(shape.size());
-            let gradient = ArrayD::from_shape_vec(shape, own.to_vec()).expect("as many as the weight has");
+            let gradient =
+                ArrayD::from_shape_vec(shape, own.to_vec()).expect("as many as the weight has");
             self.sums.insert(UpdateNames::gradient(path), gradient);
             rest = after;
         }
@@ -220,7 +258,8 @@ impl<'r> Step<'r> {
         Sums { loss: numbers[0], nll: numbers[1], tokens: numbers[2] as u64 }
     }
 
-    /// The losses of batches with the averaged weights, if there are averages, or the current ones; ranks share the work.
+    /// The losses of batches with the averaged weights, if there are averages, or the current ones;
+    /// ranks share the work.
     pub(super) fn evaluate(&mut self, batches: &[Arrays]) -> Result<Sums> {
         self.exchange_averages();
         let evaluate = |step: &mut Self| -> Result<Sums> {
@@ -240,8 +279,11 @@ impl<'r> Step<'r> {
         self.exchange_averages();
         let weights = self.recipes();
         self.exchange_averages();
-        let present = self.model.weights().iter().map(|(path, recipe)| (path.to_owned(), recipe.clone()));
-        let present: Weights = present.chain(self.learned.merge(&self.model, &weights?.into_iter().collect())?).collect();
+        let present =
+            self.model.weights().iter().map(|(path, recipe)| (path.to_owned(), recipe.clone()));
+        let present: Weights = present
+            .chain(self.learned.merge(&self.model, &weights?.into_iter().collect())?)
+            .collect();
         Ok(Model::with_weights(self.model.config_json().to_owned(), present)?)
     }
 
@@ -255,17 +297,25 @@ impl<'r> Step<'r> {
         let mut hasher = blake3::Hasher::new();
         for (name, value) in self.state() {
             hasher.update(name.as_bytes());
-            let bytes: Vec<u8> = value.to_f32()?.iter().flat_map(|number| number.to_le_bytes()).collect();
+            let bytes: Vec<u8> =
+                value.to_f32()?.iter().flat_map(|number| number.to_le_bytes()).collect();
             hasher.update(&bytes);
         }
         Ok(hasher.finalize())
     }
 
     /// Restores a saved state; `value` returns a tensor by name and shape.
-    pub(super) fn restore(&mut self, updates: u64, value: impl Fn(&str, &[usize]) -> Result<ArrayD<f32>>) -> Result<()> {
+    pub(super) fn restore(
+        &mut self,
+        updates: u64,
+        value: impl Fn(&str, &[usize]) -> Result<ArrayD<f32>>,
+    ) -> Result<()> {
         self.updates = updates;
         for values in [&mut self.weights, &mut self.rest] {
-            let names: Vec<(String, Vec<usize>)> = values.iter().map(|(name, value)| (name.to_owned(), value.shape().to_vec())).collect();
+            let names: Vec<(String, Vec<usize>)> = values
+                .iter()
+                .map(|(name, value)| (name.to_owned(), value.shape().to_vec()))
+                .collect();
             for (name, shape) in names {
                 let array = value(&name, &shape)?;
                 values.insert(name, array);
@@ -277,7 +327,13 @@ impl<'r> Step<'r> {
     fn recipes(&self) -> Result<Vec<(String, Recipe)>> {
         let recipe = |path: &String| {
             let value = self.weights.get(path).ok_or_else(|| missing(path))?;
-            Ok((path.clone(), stored(value.to_f32()?.as_standard_layout().as_slice().unwrap_or_default(), value.shape())?))
+            Ok((
+                path.clone(),
+                stored(
+                    value.to_f32()?.as_standard_layout().as_slice().unwrap_or_default(),
+                    value.shape(),
+                )?,
+            ))
         };
         self.learned.paths.iter().map(recipe).collect()
     }
@@ -289,7 +345,9 @@ impl<'r> Step<'r> {
         }
         for path in &self.learned.paths {
             let name = UpdateNames::average(path);
-            if let (Some(weight), Some(average)) = (self.weights.remove(path), self.rest.remove(&name)) {
+            if let (Some(weight), Some(average)) =
+                (self.weights.remove(path), self.rest.remove(&name))
+            {
                 self.weights.insert(path, average);
                 self.rest.insert(name, weight);
             }
@@ -324,7 +382,12 @@ impl Storage for Bytes {
 }
 
 /// Runs a graph on a batch.
-fn run(session: &mut dyn Session, weights: &mut Values, arrays: &Arrays, dropout_seed: i64) -> Result<Values> {
+fn run(
+    session: &mut dyn Session,
+    weights: &mut Values,
+    arrays: &Arrays,
+    dropout_seed: i64,
+) -> Result<Values> {
     let wanted = |name: &str| session.inputs().iter().any(|input| input == name);
     let mut given = vec![
         (LossNames::SOURCE, arrays.input_ids.clone().into_dyn()),

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use cognate_folder::ModelSource;
 use cognate_generate::{Decoder, Settings, generate};
 use cognate_model::Model;
-use cognate_pipeline::{BatchLimit, EncodedSource, InMemory, LoadedModel, SourceEncoder, in_batches};
+use cognate_pipeline::{
+    BatchLimit, EncodedSource, InMemory, LoadedModel, SourceEncoder, in_batches,
+};
 use cognate_runtime::Options;
 use cognate_text::{Tokenizer, corpus_bleu};
 
@@ -30,10 +32,18 @@ pub(super) struct ValidationSet {
 
 impl ValidationSet {
     /// Reads and tokenizes the corpus into memory.
-    pub(super) fn new(corpus: Corpus, tokenizer: &Arc<Tokenizer>, settings: BatchSettings, encoder: &SourceEncoder) -> Result<Self> {
-        let (corpus, settings) = (Arc::new(corpus), BatchSettings { subword_sampling: None, ..settings });
+    pub(super) fn new(
+        corpus: Corpus,
+        tokenizer: &Arc<Tokenizer>,
+        settings: BatchSettings,
+        encoder: &SourceEncoder,
+    ) -> Result<Self> {
+        let (corpus, settings) =
+            (Arc::new(corpus), BatchSettings { subword_sampling: None, ..settings });
         let (mut batches, mut sources, mut references) = (Vec::new(), Vec::new(), Vec::new());
-        for batch in Batches::new(Arc::clone(&corpus), Arc::clone(tokenizer), settings, Position::default())? {
+        for batch in
+            Batches::new(Arc::clone(&corpus), Arc::clone(tokenizer), settings, Position::default())?
+        {
             let batch = batch?;
             if batch.position().epoch > 0 {
                 break;
@@ -42,7 +52,8 @@ impl ValidationSet {
         }
         for (number, pair) in corpus.pairs()?.enumerate() {
             let pair = pair?;
-            // As in `cognate translate`: truncated to the model's length; an empty text has an empty translation.
+            // As in `cognate translate`: truncated to the model's length; an empty text has an
+            // empty translation.
             if let EncodedSource::Tokens { ids, .. } = encoder.encode(&pair.source)? {
                 sources.push((number, ids));
             }
@@ -58,14 +69,24 @@ impl ValidationSet {
     }
 
     /// BLEU of a model's translations; ranks share the work.
-    pub(super) fn bleu(&self, model: &Model, start: &Start, beams: usize, machine: Machine<'_>, options: &Options) -> Result<f64> {
+    pub(super) fn bleu(
+        &self,
+        model: &Model,
+        start: &Start,
+        beams: usize,
+        machine: Machine<'_>,
+        options: &Options,
+    ) -> Result<f64> {
         let ranks = machine.ranks;
-        let share: Vec<_> = shard(self.sources.len(), ranks.rank(), ranks.size()).map(|index| &self.sources[index]).collect();
+        let share: Vec<_> = shard(self.sources.len(), ranks.rank(), ranks.size())
+            .map(|index| &self.sources[index])
+            .collect();
         let own = translations(&share, model, start, beams, machine, options)?;
         let own = serde_json::to_vec(&own).expect("numbers and texts are JSON");
         let mut translations = vec![String::new(); self.references.len()];
         for share in gather(ranks, &own) {
-            let found: Vec<(usize, String)> = serde_json::from_slice(&share).expect("a rank sent what it wrote");
+            let found: Vec<(usize, String)> =
+                serde_json::from_slice(&share).expect("a rank sent what it wrote");
             found.into_iter().for_each(|(number, text)| translations[number] = text);
         }
         Ok(corpus_bleu(&translations, &self.references)?.score)
@@ -95,8 +116,18 @@ fn translations(
         let settings = Settings { max_new_tokens, ..loaded.settings().clone() };
         Ok(generate(decoder, &batch, &settings)?)
     };
-    let found = in_batches(&loaded, &lengths, BatchLimit::tokens(DECODED_TOKENS / beams.max(1)), work, |_, _| {})?;
-    sources.iter().zip(found).map(|((number, _), found)| Ok((*number, start.tokenizer.decode(&found.tokens)?))).collect()
+    let found = in_batches(
+        &loaded,
+        &lengths,
+        BatchLimit::tokens(DECODED_TOKENS / beams.max(1)),
+        work,
+        |_, _| {},
+    )?;
+    sources
+        .iter()
+        .zip(found)
+        .map(|((number, _), found)| Ok((*number, start.tokenizer.decode(&found.tokens)?)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -107,13 +138,15 @@ mod tests {
     use crate::corpus::{Cleaning, Files};
     use std::fs;
 
-    /// mBART-25 ends a source in `</s> en_XX`; a source that is cut keeps both, and one without text is not decoded.
+    /// mBART-25 ends a source in `</s> en_XX`; a source that is cut keeps both, and one without
+    /// text is not decoded.
     #[test]
     fn sources_are_cut_as_the_translator_cuts_them() {
         let folder = tempfile::tempdir().unwrap();
         let tokenizer_json = cognate_testing::testdata("tokenizers/models/mbart.tokenizer.json");
         fs::copy(tokenizer_json, folder.path().join("tokenizer.json")).unwrap();
-        let config = r#"{"tokenizer_class": "MBartTokenizer", "src_lang": "en_XX", "tgt_lang": "de_DE"}"#;
+        let config =
+            r#"{"tokenizer_class": "MBartTokenizer", "src_lang": "en_XX", "tgt_lang": "de_DE"}"#;
         fs::write(folder.path().join("tokenizer_config.json"), config).unwrap();
         let tokenizer = Arc::new(Tokenizer::from_folder(folder.path()).unwrap());
         let [source, target] = ["source", "target"].map(|name| folder.path().join(name));
@@ -121,14 +154,29 @@ mod tests {
         fs::write(&target, "ein hund\nein hund\nein hund\n").unwrap();
 
         let mut model = cognate_model::Preset::Tiny.config();
-        (model.vocab, model.source_vocab) = (tokenizer.required_vocab(), tokenizer.required_vocab());
+        (model.vocab, model.source_vocab) =
+            (tokenizer.required_vocab(), tokenizer.required_vocab());
         model.max_positions = Some(12);
         let settings = cognate_generate::Settings::from_json("{}", None, &model).unwrap();
         let encoder = SourceEncoder::new(&tokenizer, &model, &settings);
-        let corpus = Corpus::open(&[Files::Parallel { source, target }], &Cleaning::default()).unwrap();
-        let [start, suffix, pad] = ["de_DE", "</s>", "<pad>"].map(|piece| tokenizer.id(piece).unwrap());
-        let framing = Framing { start, prefix: Vec::new(), suffix: vec![suffix], pad, label_padding: IGNORED };
-        let held = ValidationSet::new(corpus, &tokenizer, BatchSettings { framing, ..BatchSettings::default() }, &encoder).unwrap();
+        let corpus =
+            Corpus::open(&[Files::Parallel { source, target }], &Cleaning::default()).unwrap();
+        let [start, suffix, pad] =
+            ["de_DE", "</s>", "<pad>"].map(|piece| tokenizer.id(piece).unwrap());
+        let framing = Framing {
+            start,
+            prefix: Vec::new(),
+            suffix: vec![suffix],
+            pad,
+            label_padding: IGNORED,
+        };
+        let held = ValidationSet::new(
+            corpus,
+            &tokenizer,
+            BatchSettings { framing, ..BatchSettings::default() },
+            &encoder,
+        )
+        .unwrap();
 
         let around = tokenizer.encode("").unwrap();
         assert_eq!(around, [2, tokenizer.id("en_XX").unwrap()]);

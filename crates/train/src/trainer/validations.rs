@@ -21,7 +21,10 @@ const FAILED_BATCH: &str = "failed_batch.json";
 
 impl Trainer<'_> {
     /// Validates, publishes the model if it is the best, and saves a checkpoint.
-    pub(super) fn validate(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<()> {
+    pub(super) fn validate(
+        &mut self,
+        observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
         let model = self.step.snapshot()?;
         let mut is_best = true;
         if let Some(held) = &self.held {
@@ -51,15 +54,28 @@ impl Trainer<'_> {
         self.save_model(&model, observer)
     }
 
-    pub(super) fn save(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<()> {
+    pub(super) fn save(
+        &mut self,
+        observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
         let model = self.step.snapshot()?;
         self.save_model(&model, observer)
     }
 
-    fn save_model(&mut self, model: &Model, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<()> {
+    fn save_model(
+        &mut self,
+        model: &Model,
+        observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
         let ranks = self.machine.ranks;
         if leads(ranks) {
-            let path = self.output.save(&self.run, model, &self.step, &self.start, self.config.schedule.keep_checkpoints)?;
+            let path = self.output.save(
+                &self.run,
+                model,
+                &self.step,
+                &self.start,
+                self.config.schedule.keep_checkpoints,
+            )?;
             tell(observer, Event::Saved(&path));
         }
         // Detects ranks with different weights; the other ranks also wait here for the checkpoint.
@@ -70,24 +86,44 @@ impl Trainer<'_> {
     /// The validation of `model`, whose losses are `sums`; includes BLEU if it is the metric.
     fn judge(&self, held: &ValidationSet, model: &Model, sums: Sums) -> Result<Validation> {
         let bleu = match self.config.schedule.metric {
-            Metric::Bleu => Some(held.bleu(model, &self.start, self.config.schedule.beams, self.machine, &self.options)?),
+            Metric::Bleu => Some(held.bleu(
+                model,
+                &self.start,
+                self.config.schedule.beams,
+                self.machine,
+                &self.options,
+            )?),
             Metric::Loss => None,
         };
         let labels = sums.tokens.max(1) as f64;
         let (valid_loss, valid_nll) = (sums.loss / labels, sums.nll / labels);
-        let (update, epoch, seconds) = (self.run.update, self.run.position.epoch + 1, self.run.seconds);
-        Ok(Validation { update, epoch, valid_loss, valid_nll, perplexity: valid_nll.exp(), bleu, best: false, seconds })
+        let (update, epoch, seconds) =
+            (self.run.update, self.run.position.epoch + 1, self.run.seconds);
+        Ok(Validation {
+            update,
+            epoch,
+            valid_loss,
+            valid_nll,
+            perplexity: valid_nll.exp(),
+            bleu,
+            best: false,
+            seconds,
+        })
     }
 
     /// Publishes the average of the last checkpoints if the settings say so.
-    pub(super) fn average(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<Option<Validation>> {
+    pub(super) fn average(
+        &mut self,
+        observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<Validation>> {
         let n = self.config.schedule.average_checkpoints;
         if n < 2 {
             return Ok(None);
         }
         let checkpoints = self.output.checkpoints()?;
         let last = &checkpoints[checkpoints.len().saturating_sub(n)..];
-        let models = last.iter().map(|(_, folder)| Model::open(folder)).collect::<Result<Vec<_>, _>>()?;
+        let models =
+            last.iter().map(|(_, folder)| Model::open(folder)).collect::<Result<Vec<_>, _>>()?;
         let Some(model) = resume::mean(&models)? else { return Ok(None) };
         let mut validation = None;
         if let Some(held) = &self.held {
@@ -97,7 +133,12 @@ impl Trainer<'_> {
                 loss: loss(&self.config),
                 optimiser: Optimiser { average: None, ..optimiser(&self.config) },
             };
-            let sums = held.loss(&mut Step::new(&recipes, self.machine.runtime, &self.options, self.machine.ranks)?)?;
+            let sums = held.loss(&mut Step::new(
+                &recipes,
+                self.machine.runtime,
+                &self.options,
+                self.machine.ranks,
+            )?)?;
             validation = Some(self.judge(held, &model, sums)?);
         }
         if let Some(validation) = &validation {
@@ -113,19 +154,30 @@ impl Trainer<'_> {
     /// Saves the batch of a diverged run and returns the error.
     pub(super) fn diverged(&self, what: &'static str, value: f64, batch: &TrainingBatch) -> Error {
         let update = self.step.updates().max(self.run.update);
-        let (arrays, lines) = (batch.arrays(), batch.places().map(|place| self.corpus.name(place)).collect::<Vec<_>>());
-        let rows = |array: &ndarray::Array2<i64>| array.rows().into_iter().map(|row| row.to_vec()).collect::<Vec<_>>();
+        let (arrays, lines) = (
+            batch.arrays(),
+            batch.places().map(|place| self.corpus.name(place)).collect::<Vec<_>>(),
+        );
+        let rows = |array: &ndarray::Array2<i64>| {
+            array.rows().into_iter().map(|row| row.to_vec()).collect::<Vec<_>>()
+        };
         let content = serde_json::json!({
             "update": update, "position": batch.position(), "lines": lines,
             "input_ids": rows(&arrays.input_ids), "decoder_input_ids": rows(&arrays.decoder_input_ids), "labels": rows(&arrays.labels),
         });
-        let written = if leads(self.machine.ranks) { self.output.write(FAILED_BATCH, &format!("{content:#}\n")) } else { Ok(()) };
+        let written = if leads(self.machine.ranks) {
+            self.output.write(FAILED_BATCH, &format!("{content:#}\n"))
+        } else {
+            Ok(())
+        };
         let file = match written {
             Ok(()) => self.output.path().join(FAILED_BATCH).display().to_string(),
             Err(error) => format!("nothing ({error})"),
         };
         let kept = match self.output.checkpoints() {
-            Ok(checkpoints) if !checkpoints.is_empty() => format!("the state of update {} is kept", checkpoints[checkpoints.len() - 1].0),
+            Ok(checkpoints) if !checkpoints.is_empty() => {
+                format!("the state of update {} is kept", checkpoints[checkpoints.len() - 1].0)
+            }
             _ => "no state was saved before".to_owned(),
         };
         Cause::Diverged { update, what, value, file, kept }.into()

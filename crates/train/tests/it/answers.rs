@@ -13,7 +13,8 @@ use std::fs;
 pub(crate) const CASES: [&str; 4] = ["paper", "marian", "bart", "t5-gated"];
 
 /// Dropout at every place.
-pub(crate) const EVERYWHERE: DropoutRates = DropoutRates { embedding: 0.1, sublayer: 0.2, attention: 0.15, activation: 0.3 };
+pub(crate) const EVERYWHERE: DropoutRates =
+    DropoutRates { embedding: 0.1, sublayer: 0.2, attention: 0.15, activation: 0.3 };
 
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -24,8 +25,11 @@ pub(crate) struct Case {
 impl Case {
     pub(crate) fn open(name: &'static str) -> Self {
         let folder = testdata("training").join(name);
-        let model = Model::open(&if name == "paper" { folder.clone() } else { golden(name) }).unwrap();
-        let answers = serde_json::from_str(&fs::read_to_string(folder.join("answers.json")).unwrap()).unwrap();
+        let model =
+            Model::open(&if name == "paper" { folder.clone() } else { golden(name) }).unwrap();
+        let answers =
+            serde_json::from_str(&fs::read_to_string(folder.join("answers.json")).unwrap())
+                .unwrap();
         Self { name, model, answers }
     }
 
@@ -40,18 +44,32 @@ impl Case {
 
     /// A batch as the loss graph reads it.
     pub(crate) fn tokens(&self) -> Values {
-        let names = [LossNames::SOURCE, LossNames::SOURCE_MASK, LossNames::TARGET, LossNames::LABELS];
-        let rows = |name| -> Vec<Vec<i64>> { serde_json::from_value(self.answers["tokens"][name].clone()).unwrap() };
-        let array = |rows: Vec<Vec<i64>>| ArrayD::from_shape_vec(IxDyn(&[rows.len(), rows[0].len()]), rows.concat()).unwrap();
+        let names =
+            [LossNames::SOURCE, LossNames::SOURCE_MASK, LossNames::TARGET, LossNames::LABELS];
+        let rows = |name| -> Vec<Vec<i64>> {
+            serde_json::from_value(self.answers["tokens"][name].clone()).unwrap()
+        };
+        let array = |rows: Vec<Vec<i64>>| {
+            ArrayD::from_shape_vec(IxDyn(&[rows.len(), rows[0].len()]), rows.concat()).unwrap()
+        };
         names.into_iter().map(|name| (name, array(rows(name)))).collect()
     }
 
     pub(crate) fn number(&self, pointer: &str) -> f64 {
-        self.answers.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{}: no number {pointer}", self.name))
+        self.answers
+            .pointer(pointer)
+            .and_then(Value::as_f64)
+            .unwrap_or_else(|| panic!("{}: no number {pointer}", self.name))
     }
 
     pub(crate) fn numbers(&self, pointer: &str) -> Vec<f64> {
-        serde_json::from_value(self.answers.pointer(pointer).unwrap_or_else(|| panic!("{}: no {pointer}", self.name)).clone()).unwrap()
+        serde_json::from_value(
+            self.answers
+                .pointer(pointer)
+                .unwrap_or_else(|| panic!("{}: no {pointer}", self.name))
+                .clone(),
+        )
+        .unwrap()
     }
 }
 
@@ -68,12 +86,17 @@ pub(crate) fn learned(model: &Model) -> Vec<(&str, Shape)> {
 
 /// The gradient program of a model.
 pub(crate) fn gradient_program(model: &Model, loss: &cognate_model::Loss) -> Program {
-    cognate_train::gradients(&model.loss(loss).unwrap(), &model.learned().collect::<Vec<_>>()).unwrap()
+    cognate_train::gradients(&model.loss(loss).unwrap(), &model.learned().collect::<Vec<_>>())
+        .unwrap()
 }
 
 /// A value as a session computes: the reference in double precision, engines in single.
 pub(crate) fn as_in(session: &dyn Session, array: ArrayD<f64>) -> cognate_runtime::Value {
-    if session.engine().ends_with("f64") { array.into() } else { array.mapv(|value| value as f32).into() }
+    if session.engine().ends_with("f64") {
+        array.into()
+    } else {
+        array.mapv(|value| value as f32).into()
+    }
 }
 
 /// Whether a relative error is within [`CLOSE`]; never if it is not a number.

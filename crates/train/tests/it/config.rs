@@ -20,7 +20,10 @@ fn read(text: &str) -> TrainingConfig {
 /// The problems of a file that begins with these lines; what they lack of [`LEAST`] is added.
 fn problems(text: &str) -> String {
     let mut whole = text.to_owned();
-    for (section, fields) in [("[data]", "train = [{ source = \"a\", target = \"b\" }]"), ("[schedule]", "max_updates = 10")] {
+    for (section, fields) in [
+        ("[data]", "train = [{ source = \"a\", target = \"b\" }]"),
+        ("[schedule]", "max_updates = 10"),
+    ] {
         if !text.contains(section) {
             whole += &format!("\n{section}\n{fields}\n");
         }
@@ -35,7 +38,10 @@ fn a_file_says_what_differs_from_the_defaults() {
     let config = read(LEAST);
     assert_eq!((config.seed, config.data.max_tokens, config.optimiser.beta2), (1, 2_048, 0.98));
     let sizes = config.sizes();
-    assert_eq!((sizes.d_model, sizes.heads, sizes.d_ff, sizes.encoder_layers, sizes.decoder_layers), (128, 4, 256, 4, 4));
+    assert_eq!(
+        (sizes.d_model, sizes.heads, sizes.d_ff, sizes.encoder_layers, sizes.decoder_layers),
+        (128, 4, 256, 4, 4)
+    );
     let config = read(&format!(
         "seed = 7\n{LEAST}\n[model]\npreset = \"base\"\ndecoder_layers = 2\npositions = \"alibi\"\nattention_score = \"additive\"\n\
          [dropout]\nattention = 0.1\n[tokenizer]\nvocabularies = \"joint\"\nsample = 9\n"
@@ -47,10 +53,15 @@ fn a_file_says_what_differs_from_the_defaults() {
         (PresetName::Base, PositionKind::Alibi, AttentionScore::Additive)
     );
     assert_eq!((config.dropout.attention, config.dropout.sublayers), (0.1, 0.1));
-    assert_eq!((config.tokenizer_choice().sample, config.batch_settings(Framing::default()).seed), (9, 7));
+    assert_eq!(
+        (config.tokenizer_choice().sample, config.batch_settings(Framing::default()).seed),
+        (9, 7)
+    );
     assert_eq!(config.cleaning(), Cleaning { max_words: None });
     let longest = |data: &str, model: &str| {
-        let text = format!("[model]\n{model}\n[data]\ntrain = [{{ tsv = \"a\" }}]\n{data}\n[schedule]\nmax_updates = 10\n");
+        let text = format!(
+            "[model]\n{model}\n[data]\ntrain = [{{ tsv = \"a\" }}]\n{data}\n[schedule]\nmax_updates = 10\n"
+        );
         read(&text).batch_settings(Framing::default()).max_source_tokens
     };
     assert_eq!(longest("", ""), 256);
@@ -95,12 +106,19 @@ fn presets_bring_their_choice() {
         ("preset = \"tiny\"", paper),
         ("preset = \"additive\"", (paper.0, AttentionScore::Additive)),
         ("preset = \"rotary\"", (PositionKind::Rotary, paper.1)),
-        ("positions = \"alibi\"\npreset = \"additive\"", (PositionKind::Alibi, AttentionScore::Additive)),
+        (
+            "positions = \"alibi\"\npreset = \"additive\"",
+            (PositionKind::Alibi, AttentionScore::Additive),
+        ),
         ("attention_score = \"dot\"\npreset = \"additive\"", (paper.0, AttentionScore::Dot)),
         ("preset = \"rotary\"\npositions = \"learned\"", (PositionKind::Learned, paper.1)),
     ] {
         let config = read(&format!("{LEAST}\n[model]\n{model}\n"));
-        assert_eq!((config.model.positions, config.model.attention_score), (positions, score), "{model}");
+        assert_eq!(
+            (config.model.positions, config.model.attention_score),
+            (positions, score),
+            "{model}"
+        );
         assert_eq!(config.sizes(), read(LEAST).sizes(), "{model}");
         assert_eq!(read(&config.to_toml().unwrap()), config, "{model}");
     }
@@ -137,7 +155,10 @@ fn paths_begin_at_the_file() {
     let config = TrainingConfig::read(folder.write("run.toml", text)).unwrap();
     let inside = |name: &str| folder.path().join(name);
     let tsv = Files::Tsv { file: inside("c/d.tsv"), source_column: 1, target_column: 2 };
-    assert_eq!(config.train_files(), [Files::Parallel { source: inside("a.en"), target: PathBuf::from("/b.de") }, tsv]);
+    assert_eq!(
+        config.train_files(),
+        [Files::Parallel { source: inside("a.en"), target: PathBuf::from("/b.de") }, tsv]
+    );
     assert_eq!(config.tokenizer.from.as_deref(), Some(inside("tok").as_path()));
     assert_eq!(config.valid_files(), []);
     let error = TrainingConfig::read(folder.path().join("no.toml")).unwrap_err();
@@ -189,7 +210,10 @@ fn corpora_are_named_in_one_of_two_ways() {
     assert_snapshot!(problems("[data]\ntrain = { source = \"a\", target = \"b\" }\n"), @"train.toml: line 2: data.train: found map, expected a list in [ ]");
     assert_snapshot!(problems("[data]\ntrain = [{ source = \"a\", targt = \"b\" }]\n"), @"train.toml: line 2: data.train: found the unknown field `targt`, expected one of `source`, `target`, `tsv`, `source_column`, `target_column`");
     let text = Text { source: Some("a".into()), target: Some("b".into()), ..Text::default() };
-    assert_eq!(text.files(), Some(Files::Parallel { source: Path::new("a").into(), target: Path::new("b").into() }));
+    assert_eq!(
+        text.files(),
+        Some(Files::Parallel { source: Path::new("a").into(), target: Path::new("b").into() })
+    );
 }
 
 #[test]

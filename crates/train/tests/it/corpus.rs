@@ -6,7 +6,12 @@ use insta::assert_snapshot;
 use crate::{Folder, sentences};
 
 fn pairs(corpus: &Corpus) -> Vec<(String, String)> {
-    corpus.pairs().unwrap().map(|pair| pair.map(|Pair { source, target, .. }| (source, target))).collect::<Result<_>>().unwrap()
+    corpus
+        .pairs()
+        .unwrap()
+        .map(|pair| pair.map(|Pair { source, target, .. }| (source, target)))
+        .collect::<Result<_>>()
+        .unwrap()
 }
 
 fn sides(pairs: &[(String, String)]) -> (Vec<&str>, Vec<&str>) {
@@ -16,12 +21,22 @@ fn sides(pairs: &[(String, String)]) -> (Vec<&str>, Vec<&str>) {
 #[test]
 fn lines_meet_their_translations() {
     let folder = Folder::new();
-    // Byte order marks, other line ends, no line end, other separators of Unicode, NUL: line n stays line n.
-    let files = folder.parallel("\u{feff}one\r\n\u{2028}two\r\n\r\n  \r\nf\0ve\r", "\u{feff}eins\nzwei\x0b\ndrei\nvier\nfünf");
+    // Byte order marks, other line ends, no line end, other separators of Unicode, NUL: line n
+    // stays line n.
+    let files = folder.parallel(
+        "\u{feff}one\r\n\u{2028}two\r\n\r\n  \r\nf\0ve\r",
+        "\u{feff}eins\nzwei\x0b\ndrei\nvier\nfünf",
+    );
     let corpus = Corpus::open(&[files], &Cleaning::default()).unwrap();
     let found = pairs(&corpus);
-    assert_eq!(sides(&found), (vec!["one", "\u{2028}two", "f\0ve\r"], vec!["eins", "zwei\x0b", "fünf"]));
-    assert_eq!((corpus.n_lines(), corpus.n_pairs(), corpus.dropped()), (5, 3, Dropped { empty: 2, long: 0 }));
+    assert_eq!(
+        sides(&found),
+        (vec!["one", "\u{2028}two", "f\0ve\r"], vec!["eins", "zwei\x0b", "fünf"])
+    );
+    assert_eq!(
+        (corpus.n_lines(), corpus.n_pairs(), corpus.dropped()),
+        (5, 3, Dropped { empty: 2, long: 0 })
+    );
     let places: Vec<u64> = corpus.pairs().unwrap().map(|pair| pair.unwrap().place.line).collect();
     assert_eq!(places, [1, 2, 5]);
 }
@@ -30,10 +45,15 @@ fn lines_meet_their_translations() {
 fn columns_of_a_table_are_chosen() {
     let folder = Folder::new();
     let file = folder.write("train.tsv", "id\ta\tA\tx\n1\tb c\tB\n2\t\tC\n3\td\tD\t\n");
-    for (source_column, target_column, expected) in
-        [(2, 3, vec![("a", "A"), ("b c", "B"), ("d", "D")]), (3, 1, vec![("A", "id"), ("B", "1"), ("C", "2"), ("D", "3")])]
-    {
-        let corpus = Corpus::open(&[Files::Tsv { file: file.clone(), source_column, target_column }], &Cleaning::default()).unwrap();
+    for (source_column, target_column, expected) in [
+        (2, 3, vec![("a", "A"), ("b c", "B"), ("d", "D")]),
+        (3, 1, vec![("A", "id"), ("B", "1"), ("C", "2"), ("D", "3")]),
+    ] {
+        let corpus = Corpus::open(
+            &[Files::Tsv { file: file.clone(), source_column, target_column }],
+            &Cleaning::default(),
+        )
+        .unwrap();
         let found = pairs(&corpus);
         assert_eq!(sides(&found), expected.into_iter().unzip());
     }
@@ -45,7 +65,9 @@ fn any_number_of_lines_reads_back() {
         let folder = Folder::new();
         let (source, target) = sentences(n, 9);
         // Without the last line feed too.
-        let corpus = Corpus::open(&[folder.parallel(&source, target.trim_end())], &Cleaning::default()).unwrap();
+        let corpus =
+            Corpus::open(&[folder.parallel(&source, target.trim_end())], &Cleaning::default())
+                .unwrap();
         let found = pairs(&corpus);
         assert_eq!(sides(&found), (source.lines().collect(), target.lines().collect()), "{n}");
     }
@@ -55,9 +77,16 @@ fn any_number_of_lines_reads_back() {
 fn corpora_follow_each_other() {
     let folder = Folder::new();
     let (source, target) = sentences(100, 9);
-    let table: String = source.lines().zip(target.lines()).map(|(source, target)| format!("{target}\t{source}\r\n")).collect();
-    let table = Files::Tsv { file: folder.write("more.tsv", table), source_column: 2, target_column: 1 };
-    let corpus = Corpus::open(&[folder.parallel(&source, &target), table.clone()], &Cleaning::default()).unwrap();
+    let table: String = source
+        .lines()
+        .zip(target.lines())
+        .map(|(source, target)| format!("{target}\t{source}\r\n"))
+        .collect();
+    let table =
+        Files::Tsv { file: folder.write("more.tsv", table), source_column: 2, target_column: 1 };
+    let corpus =
+        Corpus::open(&[folder.parallel(&source, &target), table.clone()], &Cleaning::default())
+            .unwrap();
     let found = pairs(&corpus);
     let (sources, targets) = sides(&found);
     assert_eq!(sources, source.lines().chain(source.lines()).collect::<Vec<_>>());
@@ -66,7 +95,10 @@ fn corpora_follow_each_other() {
     assert_eq!(folder.shown(corpus.name(last.place)), "more.tsv: line 100");
     // The fingerprint is that of the sentences, wherever they lie.
     let alone = Corpus::open(&[folder.parallel(&source, &target)], &Cleaning::default()).unwrap();
-    assert_eq!(alone.fingerprint(), Corpus::open(&[table], &Cleaning::default()).unwrap().fingerprint());
+    assert_eq!(
+        alone.fingerprint(),
+        Corpus::open(&[table], &Cleaning::default()).unwrap().fingerprint()
+    );
     assert_ne!(alone.fingerprint(), corpus.fingerprint());
 }
 
@@ -75,14 +107,16 @@ fn cleaning_counts_what_it_drops() {
     let folder = Folder::new();
     let source = "a b c\na b\n\na b c d\n \t \u{a0}\na\n";
     let target = "a b c\na b c d\nx\na\nx\n\u{3000}\n";
-    let corpus = Corpus::open(&[folder.parallel(source, target)], &Cleaning { max_words: Some(3) }).unwrap();
+    let corpus =
+        Corpus::open(&[folder.parallel(source, target)], &Cleaning { max_words: Some(3) }).unwrap();
     assert_eq!((corpus.n_pairs(), corpus.dropped()), (1, Dropped { empty: 3, long: 2 }));
 }
 
 /// The error of opening a pair of files.
 fn error(source: impl AsRef<[u8]>, target: impl AsRef<[u8]>) -> String {
     let folder = Folder::new();
-    let error = Corpus::open(&[folder.parallel(source, target)], &Cleaning { max_words: Some(3) }).unwrap_err();
+    let error = Corpus::open(&[folder.parallel(source, target)], &Cleaning { max_words: Some(3) })
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corpus);
     folder.shown(error)
 }
@@ -104,8 +138,15 @@ fn text_that_cannot_be_trained_on_is_refused() {
 fn files_that_are_no_corpus_are_refused() {
     let folder = Folder::new();
     let table = folder.write("train.tsv", "a\tA\nb\n");
-    let table = |source_column, target_column| Files::Tsv { file: table.clone(), source_column, target_column };
-    let missing = Files::Parallel { source: folder.path().join("no.en"), target: folder.path().join("no.de") };
+    let table = |source_column, target_column| Files::Tsv {
+        file: table.clone(),
+        source_column,
+        target_column,
+    };
+    let missing = Files::Parallel {
+        source: folder.path().join("no.en"),
+        target: folder.path().join("no.de"),
+    };
     let error = |files: &[Files], kind: ErrorKind| {
         let error = Corpus::open(files, &Cleaning::default()).unwrap_err();
         assert_eq!(error.kind(), kind);

@@ -7,7 +7,8 @@ use std::path::Path;
 fn config() -> TrainingConfig {
     let mut config = TrainingConfig::default();
     let text = Text { source: Some("a".into()), target: Some("b".into()), ..Default::default() };
-    (config.data.train, config.data.valid, config.schedule.max_updates) = (vec![text.clone()], vec![text], Some(9_000));
+    (config.data.train, config.data.valid, config.schedule.max_updates) =
+        (vec![text.clone()], vec![text], Some(9_000));
     config
 }
 
@@ -15,7 +16,10 @@ fn config() -> TrainingConfig {
 fn values_are_read() {
     let read = |text: &str| text.parse::<GridAxis>();
     let axis = read("positions=rotary, alibi").unwrap();
-    assert_eq!((axis.field.as_str(), axis.values), ("positions", vec!["rotary".to_owned(), "alibi".to_owned()]));
+    assert_eq!(
+        (axis.field.as_str(), axis.values),
+        ("positions", vec!["rotary".to_owned(), "alibi".to_owned()])
+    );
     for (text, expected) in [
         ("positions", "expected a field and its values, such as norm_placement=pre,post"),
         ("positions=", "expected a field and its values, such as norm_placement=pre,post"),
@@ -27,7 +31,8 @@ fn values_are_read() {
 
 #[test]
 fn every_combination_is_a_run() {
-    let axes = ["norm_placement=pre,post", "optimiser.learning_rate=1e-3,2e-3"].map(|text| text.parse().unwrap());
+    let axes = ["norm_placement=pre,post", "optimiser.learning_rate=1e-3,2e-3"]
+        .map(|text| text.parse().unwrap());
     let runs = grid(&axes, &config(), Path::new("out")).unwrap();
     assert_eq!(runs[0].folder, Path::new("out/norm_placement=pre,optimiser.learning_rate=1e-3"));
     assert_eq!((runs.len(), runs[3].config.optimiser.learning_rate), (4, Some(2e-3)));
@@ -39,11 +44,16 @@ fn wrong_grids_are_refused() {
         let axes: Vec<GridAxis> = texts.iter().map(|text| text.parse().unwrap()).collect();
         grid(&axes, config, Path::new("out")).unwrap_err().to_string()
     };
-    assert!(refused(&TrainingConfig::default(), &["norm=rms"]).starts_with("expected validation text"));
+    assert!(
+        refused(&TrainingConfig::default(), &["norm=rms"]).starts_with("expected validation text")
+    );
     for (texts, expected) in [
         (&["norm=rms", "norm=layer"][..], "norm occurs twice; pass all its values in one option"),
         (&["norm=rms,mean"], "model.norm: found `mean`, expected `layer` or `rms`"),
-        (&["heads=4,3"], "heads=3: model.heads is 3, expected a whole width for each head: d_model 128 is no multiple of 3 heads"),
+        (
+            &["heads=4,3"],
+            "heads=3: model.heads is 3, expected a whole width for each head: d_model 128 is no multiple of 3 heads",
+        ),
     ] {
         assert_eq!(refused(&config(), texts), expected);
     }

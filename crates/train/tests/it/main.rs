@@ -39,7 +39,10 @@ impl Folder {
     }
 
     fn parallel(&self, source: impl AsRef<[u8]>, target: impl AsRef<[u8]>) -> Files {
-        Files::Parallel { source: self.write("train.en", source), target: self.write("train.de", target) }
+        Files::Parallel {
+            source: self.write("train.en", source),
+            target: self.write("train.de", target),
+        }
     }
 
     /// An error's text without the folder's name.
@@ -48,18 +51,24 @@ impl Folder {
     }
 }
 
-/// Sentences of 1 to `most` words, as many as there are in the source as in the target or some more or less.
+/// Sentences of 1 to `most` words, as many as there are in the source as in the target or some more
+/// or less.
 fn sentences(n: usize, most: usize) -> (String, String) {
-    let words = ["man", "dog", "a", "the", "red", "on", "bicycle", "water", "plays", "guitar", "eine", "Frau", "und", "steht"];
+    let words = [
+        "man", "dog", "a", "the", "red", "on", "bicycle", "water", "plays", "guitar", "eine",
+        "Frau", "und", "steht",
+    ];
     let (mut source, mut target, mut state) = (String::new(), String::new(), 7_u64);
     let mut number = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % below
     };
     for line in 0..n {
         let length = 1 + number(most);
         for (text, extra) in [(&mut source, number(3)), (&mut target, number(3))] {
-            let line_words: Vec<&str> = (0..length + extra).map(|_| words[number(words.len())]).collect();
+            let line_words: Vec<&str> =
+                (0..length + extra).map(|_| words[number(words.len())]).collect();
             text.push_str(&format!("{line} {}\n", line_words.join(" ")));
         }
     }

@@ -8,7 +8,8 @@ use std::time::Duration;
 fn the_order_does_not_depend_on_timing() {
     let slow_producer = (0..40).inspect(|n| std::thread::sleep(Duration::from_micros(n % 7 * 100)));
     assert!(Prefetch::new(slow_producer, 3).eq(0..40));
-    let slow_consumer = Prefetch::new(0..40, 3).inspect(|n| std::thread::sleep(Duration::from_micros(n % 7 * 100)));
+    let slow_consumer =
+        Prefetch::new(0..40, 3).inspect(|n| std::thread::sleep(Duration::from_micros(n % 7 * 100)));
     assert!(slow_consumer.eq(0..40));
 }
 

@@ -38,8 +38,13 @@ impl Thread<'_> {
         }
         rounds[round][self.rank] = Some(mine);
         self.meeting.brought.notify_all();
-        let is_missing = |rounds: &mut Vec<Vec<Option<Vec<u8>>>>| rounds[round].iter().any(Option::is_none);
-        let (rounds, waited) = self.meeting.brought.wait_timeout_while(rounds, Duration::from_secs(120), is_missing).unwrap();
+        let is_missing =
+            |rounds: &mut Vec<Vec<Option<Vec<u8>>>>| rounds[round].iter().any(Option::is_none);
+        let (rounds, waited) = self
+            .meeting
+            .brought
+            .wait_timeout_while(rounds, Duration::from_secs(120), is_missing)
+            .unwrap();
         assert!(!waited.timed_out(), "a rank is lost");
         rounds[round].iter().cloned().map(Option::unwrap).collect()
     }
@@ -63,7 +68,10 @@ impl Ranks for Thread<'_> {
     fn sum_f64(&self, values: &mut [f64]) {
         let all = self.exchange(values.iter().flat_map(|value| value.to_le_bytes()).collect());
         for (index, value) in values.iter_mut().enumerate() {
-            *value = all.iter().map(|bytes| f64::from_le_bytes(bytes[8 * index..][..8].try_into().unwrap())).sum();
+            *value = all
+                .iter()
+                .map(|bytes| f64::from_le_bytes(bytes[8 * index..][..8].try_into().unwrap()))
+                .sum();
         }
     }
 
@@ -72,25 +80,32 @@ impl Ranks for Thread<'_> {
     }
 }
 
-/// What each of the ranks, of which each has its own settings, says: losses of updates, and how it ended.
-fn run(configs: &[TrainingConfig], out: &Path, beginning: Beginning) -> Vec<(Vec<f64>, Result<Outcome>)> {
+/// What each of the ranks, of which each has its own settings, says: losses of updates, and how it
+/// ended.
+fn run(
+    configs: &[TrainingConfig],
+    out: &Path,
+    beginning: Beginning,
+) -> Vec<(Vec<f64>, Result<Outcome>)> {
     let (meeting, size) = (Meeting::default(), configs.len());
     let one = |(rank, config): (usize, &TrainingConfig)| {
         let (runtime, mut losses) = (ort().unwrap(), Vec::new());
         let ranks = Thread { rank, size, round: 0.into(), meeting: &meeting };
         let machine = Machine { runtime: &*runtime, device: Device::Cpu, ranks: &ranks };
-        let outcome = Trainer::new(config.clone(), out, beginning, machine).and_then(|mut trainer| {
-            trainer.run(&mut |event| {
-                if let Event::Update(progress) = event {
-                    losses.push(progress.loss);
-                }
-                ControlFlow::Continue(())
-            })
-        });
+        let outcome =
+            Trainer::new(config.clone(), out, beginning, machine).and_then(|mut trainer| {
+                trainer.run(&mut |event| {
+                    if let Event::Update(progress) = event {
+                        losses.push(progress.loss);
+                    }
+                    ControlFlow::Continue(())
+                })
+            });
         (losses, outcome)
     };
     thread::scope(|scope| {
-        let threads: Vec<_> = configs.iter().enumerate().map(|each| scope.spawn(move || one(each))).collect();
+        let threads: Vec<_> =
+            configs.iter().enumerate().map(|each| scope.spawn(move || one(each))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
@@ -101,12 +116,20 @@ fn weights(folder: &Path) -> Vec<f32> {
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
     let mut names = tensors.names();
     names.sort();
-    let numbers =
-        |name| tensors.tensor(name).unwrap().data().chunks(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
+    let numbers = |name| {
+        tensors
+            .tensor(name)
+            .unwrap()
+            .data()
+            .chunks(4)
+            .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
+            .collect()
+    };
     names.into_iter().flat_map(|name: &str| -> Vec<f32> { numbers(name) }).collect()
 }
 
-/// Settings with more lines; batches of 24 tokens, of which some have fewer sentences than there are ranks.
+/// Settings with more lines; batches of 24 tokens, of which some have fewer sentences than there
+/// are ranks.
 fn settings(folder: &Folder, more: &str) -> TrainingConfig {
     let mut settings = config(folder, &format!("{SETTINGS}\n{more}"));
     settings.data.max_tokens = 24;
@@ -128,18 +151,35 @@ fn several_ranks_come_to_what_one_does() {
         let out = path(&size.to_string());
         let ranks = run(&vec![settings.clone(); size], &out, Beginning::Fresh);
         for (rank, (losses, outcome)) in ranks.iter().enumerate() {
-            assert_eq!((losses, outcome), (&ranks[0].0, &ranks[0].1), "rank {rank} of {size} was told another story");
+            assert_eq!(
+                (losses, outcome),
+                (&ranks[0].0, &ranks[0].1),
+                "rank {rank} of {size} was told another story"
+            );
             for (update, (loss, expected)) in losses.iter().zip(&alone.0).enumerate() {
-                assert!((loss - expected).abs() < 1e-5 * expected, "{size} ranks, update {update}: {loss} and {expected}");
+                assert!(
+                    (loss - expected).abs() < 1e-5 * expected,
+                    "{size} ranks, update {update}: {loss} and {expected}"
+                );
             }
         }
-        let differences = weights(&out).into_iter().zip(weights(&path("1"))).map(|(one, other)| (one - other).abs());
+        let differences = weights(&out)
+            .into_iter()
+            .zip(weights(&path("1")))
+            .map(|(one, other)| (one - other).abs());
         let most = differences.fold(0.0, f32::max);
         assert!(most < 1e-4, "{size} ranks: weights differ by {most}");
         for (line, expected) in log(&out).iter().zip(log(&path("1"))) {
             assert_eq!(line["update"], expected["update"]);
-            let near = |field: &str| (line[field].as_f64().unwrap_or(0.0) - expected[field].as_f64().unwrap_or(0.0)).abs() < 1e-3;
-            assert!(["loss", "nll", "valid_loss", "gradient_norm", "bleu"].into_iter().all(near), "{line} and {expected}");
+            let near = |field: &str| {
+                (line[field].as_f64().unwrap_or(0.0) - expected[field].as_f64().unwrap_or(0.0))
+                    .abs()
+                    < 1e-3
+            };
+            assert!(
+                ["loss", "nll", "valid_loss", "gradient_norm", "bleu"].into_iter().all(near),
+                "{line} and {expected}"
+            );
         }
     }
 }
@@ -148,7 +188,10 @@ fn several_ranks_come_to_what_one_does() {
 fn several_ranks_go_on_to_the_same_losses() {
     let Some(_) = ort() else { return };
     let folder = Folder::new();
-    let (whole, first) = (settings(&folder, "schedule.max_updates = 12"), settings(&folder, "schedule.max_updates = 7"));
+    let (whole, first) = (
+        settings(&folder, "schedule.max_updates = 12"),
+        settings(&folder, "schedule.max_updates = 7"),
+    );
     let (unbroken, broken) = (folder.path().join("unbroken"), folder.path().join("broken"));
     let expected = run(&[whole.clone(), whole.clone()], &unbroken, Beginning::Fresh).remove(0).0;
     let mut losses = run(&[first.clone(), first], &broken, Beginning::Fresh).remove(0).0;
@@ -161,8 +204,12 @@ fn several_ranks_go_on_to_the_same_losses() {
 fn ranks_with_other_settings_are_refused_by_all() {
     let Some(_) = ort() else { return };
     let folder = Folder::new();
-    let settings =
-        [0.1, 0.2].map(|smoothing| settings(&folder, &format!("schedule.max_updates = 2\noptimiser.label_smoothing = {smoothing}")));
+    let settings = [0.1, 0.2].map(|smoothing| {
+        settings(
+            &folder,
+            &format!("schedule.max_updates = 2\noptimiser.label_smoothing = {smoothing}"),
+        )
+    });
     for (losses, outcome) in run(&settings, &folder.path().join("out"), Beginning::Fresh) {
         assert_eq!(
             (losses.len(), outcome.unwrap_err().to_string().as_str()),

@@ -5,7 +5,12 @@ use cognate_train::{Cleaning, Corpus, Files, TokenizerChoice, train_tokenizers};
 use crate::{Folder, open, sentences};
 
 fn choice(algorithm: Algorithm, vocab_size: usize, separate: bool) -> TokenizerChoice {
-    TokenizerChoice { training: TrainingSettings { algorithm, vocab_size, ..Default::default() }, separate, sample: u64::MAX, seed: 1 }
+    TokenizerChoice {
+        training: TrainingSettings { algorithm, vocab_size, ..Default::default() },
+        separate,
+        sample: u64::MAX,
+        seed: 1,
+    }
 }
 
 #[test]
@@ -14,11 +19,19 @@ fn one_vocabulary_or_two() {
     let (source, target) = sentences(300, 9);
     let corpus = open(folder.parallel(source.to_uppercase(), target.to_lowercase()));
     for separate in [false, true] {
-        let tokenizers = train_tokenizers(&corpus, &choice(Algorithm::Unigram, 80, separate)).unwrap();
+        let tokenizers =
+            train_tokenizers(&corpus, &choice(Algorithm::Unigram, 80, separate)).unwrap();
         let tokenizer = tokenizers.tokenizer();
-        assert_eq!(tokenizer.encode("man").unwrap().contains(&1), separate, "lower case is the target's");
+        assert_eq!(
+            tokenizer.encode("man").unwrap().contains(&1),
+            separate,
+            "lower case is the target's"
+        );
         assert!(!tokenizer.encode_target("man").unwrap().contains(&1));
-        assert_eq!(tokenizer.decode(&tokenizer.encode_target("the dog plays").unwrap()).unwrap(), "the dog plays");
+        assert_eq!(
+            tokenizer.decode(&tokenizer.encode_target("the dog plays").unwrap()).unwrap(),
+            "the dog plays"
+        );
         for (name, text) in tokenizers.files(64) {
             folder.write(name, text);
         }
@@ -44,7 +57,8 @@ fn a_sample_is_seeded_and_bounded() {
     assert_eq!(json(2_000, 1), json(u64::MAX, 2));
 }
 
-/// A vocabulary of Multi30k's own text: as many pieces as are asked for, and each sentence survives the way there and back.
+/// A vocabulary of Multi30k's own text: as many pieces as are asked for, and each sentence survives
+/// the way there and back.
 #[test]
 fn multi30k_survives_its_own_vocabulary() {
     let Some(folder) = shared_multi30k() else { return };
@@ -58,7 +72,10 @@ fn multi30k_survives_its_own_vocabulary() {
         for pair in corpus.pairs().unwrap() {
             let target = pair.unwrap().target;
             let words: Vec<&str> = target.split_whitespace().collect();
-            assert_eq!(tokenizer.decode(&tokenizer.encode(&target).unwrap()).unwrap(), words.join(" "));
+            assert_eq!(
+                tokenizer.decode(&tokenizer.encode(&target).unwrap()).unwrap(),
+                words.join(" ")
+            );
         }
     }
 }

@@ -11,22 +11,28 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-/// ONNX Runtime, which trains; `None`, with the reason on standard error, where its library is not found.
+/// ONNX Runtime, which trains; `None`, with the reason on standard error, where its library is not
+/// found.
 pub(crate) fn ort() -> Option<Box<dyn Runtime>> {
-    Engine::Ort.open(Device::Cpu).inspect_err(|error| cognate_testing::skip(&error.to_string())).ok()
+    Engine::Ort
+        .open(Device::Cpu)
+        .inspect_err(|error| cognate_testing::skip(&error.to_string()))
+        .ok()
 }
 
 /// Lines of 2 to 6 letters of 8, and their letters in the opposite order.
 fn reversals(n: u64) -> [String; 2] {
     let mut state = 9_u64;
     let mut number = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
     let mut texts = [String::new(), String::new()];
     for _ in 0..n {
         let length = 2 + number(5);
-        let letters: Vec<String> = (0..length).map(|_| char::from(b'a' + number(8) as u8).to_string()).collect();
+        let letters: Vec<String> =
+            (0..length).map(|_| char::from(b'a' + number(8) as u8).to_string()).collect();
         let reversed: Vec<String> = letters.iter().rev().cloned().collect();
         texts[0] += &(letters.join(" ") + "\n");
         texts[1] += &(reversed.join(" ") + "\n");
@@ -54,9 +60,15 @@ pub(crate) fn config(folder: &Folder, more: &str) -> TrainingConfig {
     TrainingConfig::read(folder.write("training.toml", text)).unwrap()
 }
 
-fn run(config: &TrainingConfig, out: &Path, beginning: Beginning, runtime: &dyn Runtime) -> (Outcome, Vec<f64>) {
+fn run(
+    config: &TrainingConfig,
+    out: &Path,
+    beginning: Beginning,
+    runtime: &dyn Runtime,
+) -> (Outcome, Vec<f64>) {
     let mut losses = Vec::new();
-    let mut trainer = Trainer::new(config.clone(), out, beginning, Machine::alone(runtime, Device::Cpu)).unwrap();
+    let mut trainer =
+        Trainer::new(config.clone(), out, beginning, Machine::alone(runtime, Device::Cpu)).unwrap();
     let outcome = trainer.run(&mut |event| {
         if let Event::Update(progress) = event {
             losses.push(progress.loss);
@@ -71,7 +83,12 @@ pub(crate) fn log(out: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn refusal(config: &TrainingConfig, out: &Path, beginning: Beginning, runtime: &dyn Runtime) -> String {
+fn refusal(
+    config: &TrainingConfig,
+    out: &Path,
+    beginning: Beginning,
+    runtime: &dyn Runtime,
+) -> String {
     match Trainer::new(config.clone(), out, beginning, Machine::alone(runtime, Device::Cpu)) {
         Ok(_) => panic!("the run began"),
         Err(error) => error.to_string(),
@@ -90,10 +107,14 @@ fn reversing_is_learned() {
     assert_eq!((outcome.ending, outcome.updates, losses.len()), (Ending::Updates, 600, 600));
     let (_, bleu) = outcome.best.unwrap();
     assert!(bleu > 95.0, "BLEU {bleu}: {:?}", log(&out));
-    let validations: Vec<Value> = log(&out).into_iter().filter(|line| line.get("valid_nll").is_some()).collect();
+    let validations: Vec<Value> =
+        log(&out).into_iter().filter(|line| line.get("valid_nll").is_some()).collect();
     assert_eq!(validations.len(), 2);
     assert!(validations[1]["valid_nll"].as_f64().unwrap() < 0.05, "{validations:?}");
-    let mut names: Vec<_> = fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = fs::read_dir(&out)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     assert_snapshot!(names.join(" "), @"checkpoint-300 checkpoint-600 config.json generation_config.json log.jsonl model.safetensors special_tokens_map.json tokenizer.json tokenizer_config.json training.toml");
 }
@@ -109,7 +130,8 @@ fn reversing_is_learned_by_other_choices() {
              optimiser.learning_rate = 5e-3\noptimiser.warmup_updates = 100\nschedule.max_updates = 600\nschedule.validate_every = 600\n\
              schedule.metric = \"bleu\""
         );
-        let (outcome, _) = run(&config(&folder, &more), &folder.path().join("out"), Beginning::Fresh, &*ort);
+        let (outcome, _) =
+            run(&config(&folder, &more), &folder.path().join("out"), Beginning::Fresh, &*ort);
         let (_, bleu) = outcome.best.unwrap();
         assert!(bleu > 95.0, "{preset}: BLEU {bleu}: {:?}", log(&folder.path().join("out")));
     }
@@ -132,16 +154,21 @@ fn going_on_gives_the_same_losses() {
     let (_, mut found) = run(&settings(10), &parts, Beginning::Fresh, &*ort);
     let (_, rest) = run(&settings(20), &parts, Beginning::Resume, &*ort);
     found.extend(rest);
-    assert_eq!(found.iter().map(|loss| loss.to_bits()).collect::<Vec<_>>(), expected.iter().map(|loss| loss.to_bits()).collect::<Vec<_>>());
-    let [weights, again] =
-        [whole.clone(), parts.clone()].map(|out| fs::read(out.join("checkpoint-20/training_state.safetensors")).unwrap());
+    assert_eq!(
+        found.iter().map(|loss| loss.to_bits()).collect::<Vec<_>>(),
+        expected.iter().map(|loss| loss.to_bits()).collect::<Vec<_>>()
+    );
+    let [weights, again] = [whole.clone(), parts.clone()]
+        .map(|out| fs::read(out.join("checkpoint-20/training_state.safetensors")).unwrap());
     assert!(weights == again, "the state after 20 updates differs");
     // The lines of updates and validations that both runs had.
     let lines = |out: &Path| -> Vec<Value> {
         let mut lines = log(out);
         for line in &mut lines {
             let line = line.as_object_mut().unwrap();
-            line.retain(|name, _| !["seconds", "tokens_per_second", "engine_share", "best"].contains(&name.as_str()));
+            line.retain(|name, _| {
+                !["seconds", "tokens_per_second", "engine_share", "best"].contains(&name.as_str())
+            });
         }
         lines.retain(|line| line["update"] != 10);
         lines
@@ -151,8 +178,16 @@ fn going_on_gives_the_same_losses() {
 
 /// Settings that tune the checkpoint in `init` on 24 lines.
 fn tuning(folder: &Folder, init: &Path, more: &str) -> TrainingConfig {
-    let lines = ["Ein Mann fährt Fahrrad .", "Zwei Hunde spielen im Schnee .", "Eine Frau liest ein Buch ."];
-    folder.write("a.en", "A man is riding a bicycle .\nTwo dogs are playing in the snow .\nA woman reads a book .\n".repeat(8));
+    let lines = [
+        "Ein Mann fährt Fahrrad .",
+        "Zwei Hunde spielen im Schnee .",
+        "Eine Frau liest ein Buch .",
+    ];
+    folder.write(
+        "a.en",
+        "A man is riding a bicycle .\nTwo dogs are playing in the snow .\nA woman reads a book .\n"
+            .repeat(8),
+    );
     folder.write("a.de", (lines.join("\n") + "\n").repeat(8));
     let text = format!(
         "threads = 1\ndata.train = [{{ source = \"a.en\", target = \"a.de\" }}]\ndata.valid = [{{ source = \"a.en\", target = \"a.de\" }}]\n\
@@ -165,8 +200,14 @@ fn tuning(folder: &Folder, init: &Path, more: &str) -> TrainingConfig {
 /// The paths of the weights that differ between two checkpoints.
 fn changed(before: &Path, after: &Path) -> Vec<String> {
     let [before, after] = [before, after].map(|folder| cognate_model::Model::open(folder).unwrap());
-    let values = |model: &cognate_model::Model, path: &str| model.weights().get(path).unwrap().values::<f32>();
-    before.learned().filter(|path| values(&before, path) != values(&after, path)).map(str::to_owned).collect()
+    let values = |model: &cognate_model::Model, path: &str| {
+        model.weights().get(path).unwrap().values::<f32>()
+    };
+    before
+        .learned()
+        .filter(|path| values(&before, path) != values(&after, path))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
@@ -175,25 +216,36 @@ fn frozen_weights_stay() {
     let folder = Folder::new();
     let frozen = "optimiser.learning_rate = 3e-4\nschedule.max_updates = 10\ntuning.freeze = [\"encoder\", \"shared.weight\"]";
     let out = folder.path().join("out");
-    let (_, losses) = run(&tuning(&folder, &bundled_checkpoint(), frozen), &out, Beginning::Fresh, &*ort);
+    let (_, losses) =
+        run(&tuning(&folder, &bundled_checkpoint(), frozen), &out, Beginning::Fresh, &*ort);
     assert!(losses[9] < losses[0], "{losses:?}");
     let model = cognate_model::Model::open(&out).unwrap();
-    let expected: Vec<_> = model.learned().filter(|path| path.starts_with("decoder.") && !path.ends_with("k_proj.bias")).collect();
+    let expected: Vec<_> = model
+        .learned()
+        .filter(|path| path.starts_with("decoder.") && !path.ends_with("k_proj.bias"))
+        .collect();
     let found = changed(&bundled_checkpoint(), &out);
     assert!(expected.iter().all(|path| found.iter().any(|found| found == path)), "{found:?}");
     assert!(found.iter().all(|path| path.starts_with("decoder.")), "{found:?}");
     for (freeze, expected) in [
-        ("[\"encoder\", \"decode\"]", "tuning.freeze: the model has no weight called \"decode\"; its weights have names like"),
+        (
+            "[\"encoder\", \"decode\"]",
+            "tuning.freeze: the model has no weight called \"decode\"; its weights have names like",
+        ),
         ("[\"encoder\", \"decoder\", \"shared\"]", "tuning.freeze: leaves no weight to learn"),
     ] {
-        let config = tuning(&folder, &bundled_checkpoint(), &format!("schedule.max_updates = 1\ntuning.freeze = {freeze}"));
+        let config = tuning(
+            &folder,
+            &bundled_checkpoint(),
+            &format!("schedule.max_updates = 1\ntuning.freeze = {freeze}"),
+        );
         let said = refusal(&config, &folder.path().join("refused"), Beginning::Fresh, &*ort);
         assert!(said.starts_with(expected), "{said}");
     }
 }
 
-/// Adapters are learned, alone; what is saved has them merged, so that it is read as it was validated; a run goes on as if it had
-/// never been interrupted.
+/// Adapters are learned, alone; what is saved has them merged, so that it is read as it was
+/// validated; a run goes on as if it had never been interrupted.
 #[test]
 fn adapters_are_learned_and_merged() {
     let Some(ort) = ort() else { return };
@@ -210,26 +262,44 @@ fn adapters_are_learned_and_merged() {
     assert!(expected[19] < 0.9 * expected[0], "{expected:?}");
     let targets = changed(&bundled_checkpoint(), &whole);
     assert_eq!(targets.len(), 4 * 2 + 4 * 3, "{targets:?}");
-    assert!(targets.iter().all(|path| path.ends_with("q_proj.weight") || path.ends_with("fc1.weight")), "{targets:?}");
+    assert!(
+        targets.iter().all(|path| path.ends_with("q_proj.weight") || path.ends_with("fc1.weight")),
+        "{targets:?}"
+    );
     let (_, mut found) = run(&settings(10), &parts, Beginning::Fresh, &*ort);
     found.extend(run(&settings(20), &parts, Beginning::Resume, &*ort).1);
     assert_eq!(found, expected);
     // One update that changes nothing: the loss of the merged weights.
-    let standing = tuning(&folder, &whole, "optimiser.learning_rate = 1e-12\nschedule.max_updates = 1");
+    let standing =
+        tuning(&folder, &whole, "optimiser.learning_rate = 1e-12\nschedule.max_updates = 1");
     run(&standing, &again, Beginning::Fresh, &*ort);
-    let [adapted, merged] = [&whole, &again].map(|out| log(out).last().unwrap()["valid_loss"].as_f64().unwrap());
-    assert!((adapted / merged - 1.0).abs() < cognate_verify::CLOSE.relative_l2, "{adapted}, merged {merged}");
-    let config =
-        tuning(&folder, &bundled_checkpoint(), "schedule.max_updates = 1\ntuning.lora_rank = 2\ntuning.lora_targets = [\"query\"]");
+    let [adapted, merged] =
+        [&whole, &again].map(|out| log(out).last().unwrap()["valid_loss"].as_f64().unwrap());
+    assert!(
+        (adapted / merged - 1.0).abs() < cognate_verify::CLOSE.relative_l2,
+        "{adapted}, merged {merged}"
+    );
+    let config = tuning(
+        &folder,
+        &bundled_checkpoint(),
+        "schedule.max_updates = 1\ntuning.lora_rank = 2\ntuning.lora_targets = [\"query\"]",
+    );
     let said = refusal(&config, &folder.path().join("refused"), Beginning::Fresh, &*ort);
-    assert!(said.starts_with("tuning.lora_targets: the model has no weight called \"query\""), "{said}");
+    assert!(
+        said.starts_with("tuning.lora_targets: the model has no weight called \"query\""),
+        "{said}"
+    );
 }
 
 #[test]
 fn a_checkpoint_is_tuned() {
     let Some(ort) = ort() else { return };
     let folder = Folder::new();
-    let config = tuning(&folder, &bundled_checkpoint(), "optimiser.learning_rate = 3e-4\nschedule.max_updates = 20");
+    let config = tuning(
+        &folder,
+        &bundled_checkpoint(),
+        "optimiser.learning_rate = 3e-4\nschedule.max_updates = 20",
+    );
     let out = folder.path().join("out");
     let (_, losses) = run(&config, &out, Beginning::Fresh, &*ort);
     assert!(losses[19] < 0.8 * losses[0], "{losses:?}");
@@ -238,8 +308,11 @@ fn a_checkpoint_is_tuned() {
     for name in ["config.json", "generation_config.json", "tokenizer.json"] {
         assert!(text(&out, name) == text(&bundled_checkpoint(), name), "{name}");
     }
-    let [before, after] = [bundled_checkpoint(), out].map(|folder| cognate_model::Model::open(&folder).unwrap());
-    let paths = |model: &cognate_model::Model| model.weights().iter().map(|(path, _)| path.to_owned()).collect::<Vec<_>>();
+    let [before, after] =
+        [bundled_checkpoint(), out].map(|folder| cognate_model::Model::open(&folder).unwrap());
+    let paths = |model: &cognate_model::Model| {
+        model.weights().iter().map(|(path, _)| path.to_owned()).collect::<Vec<_>>()
+    };
     assert_eq!(paths(&before), paths(&after));
 }
 
@@ -253,8 +326,11 @@ fn the_mean_of_checkpoints_is_the_result() {
     let (outcome, _) = run(&config(&folder, more), &out, Beginning::Fresh, &*ort);
     assert!(outcome.averaged.unwrap().valid_loss.is_finite());
     let open = |folder: &Path| cognate_model::Model::open(folder).unwrap();
-    let [mean, former, last] = [out.clone(), out.join("checkpoint-4"), out.join("checkpoint-6")].map(|folder| open(&folder));
-    let values = |model: &cognate_model::Model, path: &str| model.weights().get(path).unwrap().values::<f32>();
+    let [mean, former, last] = [out.clone(), out.join("checkpoint-4"), out.join("checkpoint-6")]
+        .map(|folder| open(&folder));
+    let values = |model: &cognate_model::Model, path: &str| {
+        model.weights().get(path).unwrap().values::<f32>()
+    };
     for path in mean.learned() {
         let parts = values(&former, path).into_iter().zip(values(&last, path));
         let expected = parts.map(|(a, b)| ((f64::from(a) + f64::from(b)) / 2.0) as f32);
@@ -267,19 +343,33 @@ fn the_mean_of_checkpoints_is_the_result() {
 fn a_loss_that_is_no_number_ends_the_run() {
     let Some(ort) = ort() else { return };
     let folder = Folder::new();
-    let more = "optimiser.learning_rate = 1e30\noptimiser.warmup_updates = 1\nschedule.max_updates = 50";
+    let more =
+        "optimiser.learning_rate = 1e30\noptimiser.warmup_updates = 1\nschedule.max_updates = 50";
     let out = folder.path().join("out");
-    let mut trainer = Trainer::new(config(&folder, more), &out, Beginning::Fresh, Machine::alone(&*ort, Device::Cpu)).unwrap();
+    let mut trainer = Trainer::new(
+        config(&folder, more),
+        &out,
+        Beginning::Fresh,
+        Machine::alone(&*ort, Device::Cpu),
+    )
+    .unwrap();
     let error = trainer.run(&mut |_| ControlFlow::Continue(())).unwrap_err();
     assert_eq!(error.kind(), cognate_train::ErrorKind::Diverged);
     let told = folder.shown(&error);
     assert!(
-        told.starts_with("update ") && told.contains("the batch is saved in out/failed_batch.json, no state was saved before"),
+        told.starts_with("update ")
+            && told
+                .contains("the batch is saved in out/failed_batch.json, no state was saved before"),
         "{told}"
     );
-    let batch: Value = serde_json::from_str(&fs::read_to_string(out.join("failed_batch.json")).unwrap()).unwrap();
+    let batch: Value =
+        serde_json::from_str(&fs::read_to_string(out.join("failed_batch.json")).unwrap()).unwrap();
     assert_eq!(batch["lines"].as_array().unwrap().len(), batch["labels"].as_array().unwrap().len());
-    assert!(batch["lines"][0].as_str().unwrap().contains("train.src: line "), "{}", batch["lines"][0]);
+    assert!(
+        batch["lines"][0].as_str().unwrap().contains("train.src: line "),
+        "{}",
+        batch["lines"][0]
+    );
 }
 
 #[test]
@@ -288,13 +378,17 @@ fn what_cannot_begin_is_refused() {
     let folder = Folder::new();
     let good = config(&folder, "schedule.max_updates = 2");
     let out = folder.path().join("out");
-    let refused = |config: &TrainingConfig, beginning| folder.shown(refusal(config, &out, beginning, &*ort));
+    let refused =
+        |config: &TrainingConfig, beginning| folder.shown(refusal(config, &out, beginning, &*ort));
     assert_snapshot!(refused(&good, Beginning::Resume), @"out: holds no checkpoint to go on from; start without --resume");
     let unbuilt = config(&folder, "schedule.max_updates = 2\noptimiser.precision = \"bf16\"");
     assert_snapshot!(refused(&unbuilt, Beginning::Fresh), @"optimiser.precision is bf16, which cannot be trained yet; expected f32");
     run(&good, &out, Beginning::Fresh, &*ort);
     assert_snapshot!(refused(&good, Beginning::Fresh), @"out: holds a training run; go on with it by --resume, or name another folder");
-    let other = config(&folder, "schedule.max_updates = 4\noptimiser.label_smoothing = 0.2\nmodel.gated = true");
+    let other = config(
+        &folder,
+        "schedule.max_updates = 4\noptimiser.label_smoothing = 0.2\nmodel.gated = true",
+    );
     assert_snapshot!(refused(&other, Beginning::Resume), @r"
     out: a run goes on with the settings that it began with, which are in its training.json
       model.gated is true, expected false
@@ -319,18 +413,29 @@ fn choices_are_trained_and_read_again() {
         ("", "marian"),
         ("model.norm_placement = \"pre\"", "pegasus"),
         ("model.norm_placement = \"pre\"\nmodel.positions = \"learned\"", "blenderbot"),
-        ("model.positions = \"relative\"\nmodel.norm = \"rms\"\nmodel.biases = false\nmodel.gated = true", "cognate"),
-        ("model.tie_embeddings = false\ntokenizer.vocabularies = \"separate\"\nmodel.tie_output = false", "marian"),
+        (
+            "model.positions = \"relative\"\nmodel.norm = \"rms\"\nmodel.biases = false\nmodel.gated = true",
+            "cognate",
+        ),
+        (
+            "model.tie_embeddings = false\ntokenizer.vocabularies = \"separate\"\nmodel.tie_output = false",
+            "marian",
+        ),
         ("model.attention_score = \"dot\"\nmodel.activation = \"gelu\"", "cognate"),
         ("model.positions = \"rotary\"\nmodel.attention_score = \"additive\"", "cognate"),
         ("model.positions = \"alibi\"\nmodel.norm_placement = \"pre\"", "cognate"),
     ] {
-        let config =
-            config(&folder, &format!("schedule.max_updates = 8\noptimiser.warmup_updates = 1\noptimiser.learning_rate = 1e-3\n{choice}"));
+        let config = config(
+            &folder,
+            &format!(
+                "schedule.max_updates = 8\noptimiser.warmup_updates = 1\noptimiser.learning_rate = 1e-3\n{choice}"
+            ),
+        );
         let out = folder.path().join(format!("out {choice}").replace('\n', " "));
         let (_, losses) = run(&config, &out, Beginning::Fresh, &*ort);
         assert!(losses[7] < losses[0], "{choice}: {losses:?}");
-        let text: Value = serde_json::from_str(&fs::read_to_string(out.join("config.json")).unwrap()).unwrap();
+        let text: Value =
+            serde_json::from_str(&fs::read_to_string(out.join("config.json")).unwrap()).unwrap();
         assert_eq!(text["model_type"], model_type, "{choice}");
         cognate_model::Model::open(&out).unwrap();
     }

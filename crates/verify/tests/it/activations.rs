@@ -8,8 +8,8 @@ use cognate_verify::CLOSE;
 use ndarray::{ArrayD, IxDyn};
 use serde_json::Value;
 
-/// Rounding of f32 at the farthest point, 12. tract's tanh and sigmoid are good to 1e-6, and are multiplied by it: 5.7e-6 was
-/// measured.
+/// Rounding of f32 at the farthest point, 12. tract's tanh and sigmoid are good to 1e-6, and are
+/// multiplied by it: 5.7e-6 was measured.
 const ROUNDING: f64 = CLOSE.relative_l2;
 
 #[test]
@@ -27,11 +27,22 @@ fn activations_equal_pytorch() {
     assert!(expected.keys().map(String::as_str).eq(names));
     for (name, expected) in expected {
         let builder = Builder::new("activation");
-        builder.output("y", Activation::named(name).unwrap().apply(builder.input("x", DType::F32, [x.len()])));
+        builder.output(
+            "y",
+            Activation::named(name).unwrap().apply(builder.input("x", DType::F32, [x.len()])),
+        );
         let program = Program::new(builder.finish().unwrap(), Weights::default()).unwrap();
         for mut session in everywhere(&program) {
-            let found = output(&session.run(&[("x", x.mapv(|x| x as f32))].into_iter().collect()).unwrap(), "y");
-            assert_close(&found, &numbers(expected), ROUNDING, &format!("{}: {name}", session.engine()));
+            let found = output(
+                &session.run(&[("x", x.mapv(|x| x as f32))].into_iter().collect()).unwrap(),
+                "y",
+            );
+            assert_close(
+                &found,
+                &numbers(expected),
+                ROUNDING,
+                &format!("{}: {name}", session.engine()),
+            );
         }
     }
 }

@@ -28,10 +28,21 @@ pub(crate) fn report(folder: &Path, model: &Model) -> Verification {
 
 fn report_on(device: Device, folder: &Path, model: &Model) -> Verification {
     let settings = Settings::from_json(model.config_json(), None, model.config()).unwrap();
-    let subject =
-        Subject { folder, layout: Layout::Cognate, model, settings, sentences: Vec::new(), sizes: None, seed: 1, tolerance: CLOSE };
-    let runtimes: Vec<_> =
-        available(device).unwrap().into_iter().map(|runtime| (runtime, Options { device, ..Options::default() })).collect();
+    let subject = Subject {
+        folder,
+        layout: Layout::Cognate,
+        model,
+        settings,
+        sentences: Vec::new(),
+        sizes: None,
+        seed: 1,
+        tolerance: CLOSE,
+    };
+    let runtimes: Vec<_> = available(device)
+        .unwrap()
+        .into_iter()
+        .map(|runtime| (runtime, Options { device, ..Options::default() }))
+        .collect();
     verify(&subject, &runtimes, |_| {}).unwrap()
 }
 
@@ -61,7 +72,11 @@ fn an_exported_folder_is_its_own_model() {
     let folder = export(&model);
     let read_back = open_exported(folder.path(), Layout::Cognate).unwrap();
     for (path, recipe) in model.weights().iter() {
-        assert_eq!(recipe.values::<f32>(), read_back.weights().get(path).unwrap().values::<f32>(), "{path}");
+        assert_eq!(
+            recipe.values::<f32>(),
+            read_back.weights().get(path).unwrap().values::<f32>(),
+            "{path}"
+        );
     }
 }
 
@@ -82,11 +97,17 @@ fn a_changed_weight_is_found() {
 #[test]
 fn onnxs_own_checker_accepts_the_files() {
     let Some(python) = python() else { return };
-    for model in [Model::open(&bundled_checkpoint()).unwrap(), Model::preset(Preset::Tiny, 1).unwrap()] {
+    for model in
+        [Model::open(&bundled_checkpoint()).unwrap(), Model::preset(Preset::Tiny, 1).unwrap()]
+    {
         let folder = export(&model);
         for file in ["encoder.onnx", "decoder.onnx"] {
             let check = "import onnx, sys; onnx.checker.check_model(sys.argv[1], full_check=True)";
-            let output = std::process::Command::new(&python).args(["-c", check]).arg(folder.path().join(file)).output().unwrap();
+            let output = std::process::Command::new(&python)
+                .args(["-c", check])
+                .arg(folder.path().join(file))
+                .output()
+                .unwrap();
             assert!(output.status.success(), "{file}: {}", String::from_utf8_lossy(&output.stderr));
         }
     }
@@ -98,18 +119,26 @@ fn cuda_agrees_and_runs_on_the_gpu() {
         return;
     }
     let ort = Ort::find_for(Device::Cuda).unwrap();
-    for model in [Model::open(&bundled_checkpoint()).unwrap(), Model::preset(Preset::Base, 1).unwrap()] {
+    for model in
+        [Model::open(&bundled_checkpoint()).unwrap(), Model::preset(Preset::Base, 1).unwrap()]
+    {
         let folder = export(&model);
         // Errors of every output, greedy and beam search.
         let report = report_on(Device::Cuda, folder.path(), &model);
         assert!(report.passed(), "{report}");
         eprintln!("{report}");
-        let ids = [("input_ids", ndarray::array![[4, 5, 6, 0]]), ("attention_mask", ndarray::array![[1, 1, 1, 1]])];
+        let ids = [
+            ("input_ids", ndarray::array![[4, 5, 6, 0]]),
+            ("attention_mask", ndarray::array![[1, 1, 1, 1]]),
+        ];
         let inputs = ids.into_iter().map(|(name, ids)| (name, ids.into_dyn())).collect();
         let options = Options { device: Device::Cuda, ..Options::default() };
         let nodes = ort.placement(&folder.path().join("encoder.onnx"), &options, &inputs).unwrap();
         eprintln!("nodes by provider: {nodes:?}");
-        let (on_gpu, all) = (nodes.get("CUDAExecutionProvider").copied().unwrap_or(0), nodes.values().sum::<usize>());
+        let (on_gpu, all) = (
+            nodes.get("CUDAExecutionProvider").copied().unwrap_or(0),
+            nodes.values().sum::<usize>(),
+        );
         assert!(on_gpu * 10 > all * 8, "most nodes must run on the GPU: {nodes:?}");
     }
 }

@@ -6,7 +6,8 @@ use cognate_testing::testdata;
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// Among probabilities this sharp the likeliest continuations are drawn, in their order: it is beam search, with larger scores.
+/// Among probabilities this sharp the likeliest continuations are drawn, in their order: it is beam
+/// search, with larger scores.
 const COLD: f32 = 1e-5;
 
 #[test]
@@ -22,7 +23,8 @@ fn cold_draws_are_those_of_beam_search() {
             if asked.settings.num_beams == 1 || asked.settings.renormalize {
                 continue;
             }
-            asked.settings.sampling = Some(Sampling { temperature: COLD, top_k: 0, ..Sampling::default() });
+            asked.settings.sampling =
+                Some(Sampling { temperature: COLD, top_k: 0, ..Sampling::default() });
             let found = decode(&mut decoder, &asked.batch(), &asked.settings, &mut silent).unwrap();
             for (sentence, expected) in row["answers"].as_array().unwrap().iter().enumerate() {
                 let Some(expected) = expected.as_array() else { continue };
@@ -38,16 +40,24 @@ fn cold_draws_are_those_of_beam_search() {
             }
         }
     }
-    assert!(failures.is_empty(), "{} of {compared} from beam search:\n{}", failures.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {compared} from beam search:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
     assert!(compared > 300, "{compared}");
 }
 
-/// Pearson's statistic for two samples of one distribution, over the cells of `counts` (theirs, ours) and one of all that is left.
+/// Pearson's statistic for two samples of one distribution, over the cells of `counts` (theirs,
+/// ours) and one of all that is left.
 fn chi_square(counts: &[(u32, u32)], theirs: u32, ours: u32) -> f64 {
     let seen = counts.iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
     let all = counts.iter().copied().chain([(theirs - seen.0, ours - seen.1)]);
     let ratio = (f64::from(ours) / f64::from(theirs)).sqrt();
-    let term = |(theirs, ours): (u32, u32)| (f64::from(theirs) * ratio - f64::from(ours) / ratio).powi(2) / f64::from(theirs + ours);
+    let term = |(theirs, ours): (u32, u32)| {
+        (f64::from(theirs) * ratio - f64::from(ours) / ratio).powi(2) / f64::from(theirs + ours)
+    };
     all.filter(|(theirs, ours)| theirs + ours > 0).map(term).sum()
 }
 
@@ -69,7 +79,8 @@ fn sequences_are_as_frequent_as_in_transformers() {
             let mut counts: HashMap<(Vec<i64>, bool), u32> = HashMap::new();
             for first in (0..u64::from(DRAWS)).step_by(sources.len()) {
                 let numbers: Vec<u64> = (first..).take(sources.len()).collect();
-                let batch = SentenceBatch { sources: (&sources).into(), prefixes: &[], numbers: &numbers };
+                let batch =
+                    SentenceBatch { sources: (&sources).into(), prefixes: &[], numbers: &numbers };
                 for found in decode(&mut decoder, &batch, &settings, &mut silent).unwrap() {
                     *counts.entry((found[0].tokens.clone(), found[0].complete)).or_default() += 1;
                 }
@@ -83,10 +94,15 @@ fn sequences_are_as_frequent_as_in_transformers() {
             let statistic = chi_square(&often, row["draws"].as_u64().unwrap() as u32, DRAWS);
             // Wilson and Hilferty's quantile of 1 in 10,000.
             let freedom = often.len() as f64;
-            let bound = freedom * (1.0 - 2.0 / (9.0 * freedom) + 3.719 * (2.0 / (9.0 * freedom)).sqrt()).powi(3);
-            eprintln!("{name} {row_name}: {statistic:.1} over {} cells, at most {bound:.1}", often.len() + 1);
+            let bound = freedom
+                * (1.0 - 2.0 / (9.0 * freedom) + 3.719 * (2.0 / (9.0 * freedom)).sqrt()).powi(3);
+            eprintln!(
+                "{name} {row_name}: {statistic:.1} over {} cells, at most {bound:.1}",
+                often.len() + 1
+            );
             if statistic > bound {
-                failures.push(format!("{name} {row_name}: {statistic}, at most {bound}: {often:?}"));
+                failures
+                    .push(format!("{name} {row_name}: {statistic}, at most {bound}: {often:?}"));
             }
         }
     }

@@ -9,8 +9,9 @@ use cognate_runtime::{Session, Values};
 use cognate_testing::{Golden, golden};
 use cognate_verify::{CLOSE, compare};
 
-/// What engines make of a golden model's source, as far from the evaluator as a few numbers that lie so near to the middle of two that
-/// the order of a sum decides which is nearer: much less far than the rounding itself takes the evaluator.
+/// What engines make of a golden model's source, as far from the evaluator as a few numbers that
+/// lie so near to the middle of two that the order of a sum decides which is nearer: much less far
+/// than the rounding itself takes the evaluator.
 #[test]
 fn engines_compute_what_the_graph_says() {
     for name in models_with_shared_caches() {
@@ -19,7 +20,9 @@ fn engines_compute_what_the_graph_says() {
         for input in ["input_ids", "attention_mask"] {
             inputs.insert(input, array(expected.ids(input)));
         }
-        let run = |session: &mut Box<dyn Session>| output(&session.run(&inputs).unwrap(), "encoder_hidden_states");
+        let run = |session: &mut Box<dyn Session>| {
+            output(&session.run(&inputs).unwrap(), "encoder_hidden_states")
+        };
         let whole = fuse(&model.graphs(Layout::SharedCache, Attentions::Omit).unwrap()[0]).unwrap();
         let in_f32 = run(&mut own_and_plain(&whole)[0]);
         let mut sessions = own_and_plain(&in_bfloat16(&whole).unwrap());
@@ -28,7 +31,11 @@ fn engines_compute_what_the_graph_says() {
         assert!(rounding > 100.0 * CLOSE.relative_l2, "{name}: {rounding:e}");
         for session in &mut sessions[1..] {
             let found = compare(&run(session), &reference).unwrap().relative_l2;
-            assert!(found < rounding / 4.0, "{name}, {}: {found:e}, where rounding itself is {rounding:e}", session.engine());
+            assert!(
+                found < rounding / 4.0,
+                "{name}, {}: {found:e}, where rounding itself is {rounding:e}",
+                session.engine()
+            );
         }
     }
 }

@@ -1,9 +1,12 @@
-//! `testdata/golden`: tokens and scores of transformers' `generate`, for every family on every engine.
+//! `testdata/golden`: tokens and scores of transformers' `generate`, for every family on every
+//! engine.
 
 use crate::decoding::{silent, unpadded_sources};
 use crate::engines::everywhere;
 use crate::golden::shared_models;
-use cognate_generate::{Decoder, Hypothesis, SentenceBatch, SessionDecoder, Settings, decode, decoder};
+use cognate_generate::{
+    Decoder, Hypothesis, SentenceBatch, SessionDecoder, Settings, decode, decoder,
+};
 use cognate_graph::Program;
 use cognate_model::{Attentions, Layout, Model};
 use cognate_passes::fuse::fuse;
@@ -14,8 +17,8 @@ use std::collections::BTreeSet;
 /// The largest difference of a score relative to PyTorch's.
 const BOUND: f32 = 1e-4;
 
-/// Where the reference prefers a score by less than this, rounding to f32 may prefer the other. No margin of these models is near
-/// it, so that as many are below it on every processor.
+/// Where the reference prefers a score by less than this, rounding to f32 may prefer the other. No
+/// margin of these models is near it, so that as many are below it on every processor.
 const TIE: f32 = 1.1e-5;
 
 /// What transformers answers one way: greedily, or with four beams of which all are returned.
@@ -46,14 +49,23 @@ fn every_family_decodes_as_transformers() {
     let names = golden_models();
     // In two halves: exporting and loading models takes longest.
     let halves = std::thread::scope(|scope| {
-        let running: Vec<_> = names.chunks(names.len().div_ceil(2)).map(|half| scope.spawn(|| differences(half))).collect();
+        let running: Vec<_> = names
+            .chunks(names.len().div_ceil(2))
+            .map(|half| scope.spawn(|| differences(half)))
+            .collect();
         running.into_iter().map(|half| half.join().unwrap()).collect::<Vec<_>>()
     });
     let mut all = Differences::default();
     for Differences { engines, sources, ties, failures, worst, refused } in halves {
         all.failures.extend(failures);
         all.refused.extend(refused);
-        all = Differences { engines, sources: all.sources + sources, ties: all.ties + ties, worst: all.worst.max(worst), ..all };
+        all = Differences {
+            engines,
+            sources: all.sources + sources,
+            ties: all.ties + ties,
+            worst: all.worst.max(worst),
+            ..all
+        };
     }
     let Differences { engines, sources, ties, failures, worst, refused } = all;
     assert!(failures.is_empty(), "{} from transformers:\n{}", failures.len(), failures.join("\n"));
@@ -64,7 +76,8 @@ fn every_family_decodes_as_transformers() {
     // Three sources, of `t5-long` one, greedily and with beams.
     assert_eq!((names.len(), sources, ties), (46, 2 * (45 * 3 + 1), 6), "models, sources, ties");
     // No program computes their encoders.
-    let expected = ["t5gemma", "t5gemma-source-output", "t5gemma-untied"].map(|name| format!("strange/{name}"));
+    let expected = ["t5gemma", "t5gemma-source-output", "t5gemma-untied"]
+        .map(|name| format!("strange/{name}"));
     assert_eq!(refused, expected.into(), "refused by tract");
 }
 
@@ -81,10 +94,15 @@ fn differences(names: &[String]) -> Differences {
         let sources = unpadded_sources(&expected);
         let model = Model::open(&golden(name)).unwrap();
         let text = std::fs::read_to_string(golden(name).join("generation_config.json")).unwrap();
-        let defaults = Settings::from_json(model.config_json(), Some(&text), model.config()).unwrap();
-        let sessions = everywhere(&model.encode().unwrap()).into_iter().zip(everywhere(&model.step(Attentions::Omit).unwrap()));
-        let decoders = sessions.map(|(encoder, step)| SessionDecoder::new(encoder, step, defaults.pad_token).unwrap());
-        let mut decoders: Vec<_> = decoders.map(|decoder| Box::new(decoder) as Box<dyn Decoder>).collect();
+        let defaults =
+            Settings::from_json(model.config_json(), Some(&text), model.config()).unwrap();
+        let sessions = everywhere(&model.encode().unwrap())
+            .into_iter()
+            .zip(everywhere(&model.step(Attentions::Omit).unwrap()));
+        let decoders = sessions
+            .map(|(encoder, step)| SessionDecoder::new(encoder, step, defaults.pad_token).unwrap());
+        let mut decoders: Vec<_> =
+            decoders.map(|decoder| Box::new(decoder) as Box<dyn Decoder>).collect();
         differences.engines = decoders.len();
         match on_tract(&model, &defaults) {
             Some(decoder) => decoders.extend(decoder),
@@ -92,12 +110,19 @@ fn differences(names: &[String]) -> Differences {
         }
         for way in WAYS {
             let Way { num_beams, .. } = way;
-            let settings = Settings { num_beams, num_return_sequences: num_beams, max_new_tokens: 24, ..defaults.clone() };
+            let settings = Settings {
+                num_beams,
+                num_return_sequences: num_beams,
+                max_new_tokens: 24,
+                ..defaults.clone()
+            };
             let answers = way.answers(&expected, &settings);
             assert_eq!(answers.len(), sources.len(), "{name}");
             let mut margins = Vec::new();
             for decoder in &mut decoders {
-                let found = decode(decoder.as_mut(), &SentenceBatch::new(&sources), &settings, &mut silent).unwrap();
+                let found =
+                    decode(decoder.as_mut(), &SentenceBatch::new(&sources), &settings, &mut silent)
+                        .unwrap();
                 if margins.is_empty() {
                     // The first engine is the reference, in f64.
                     margins = found.iter().map(|found| found[0].margin()).collect();
@@ -108,8 +133,16 @@ fn differences(names: &[String]) -> Differences {
                     match difference(found, answer) {
                         Ok(worst) => differences.worst = differences.worst.max(worst),
                         Err(why) => {
-                            let line = format!("{name}, {}, {}, margin {margin:e}: {why}", decoder.engine(), way.name);
-                            if *margin < TIE { eprintln!("a tie: {line}") } else { differences.failures.push(line) }
+                            let line = format!(
+                                "{name}, {}, {}, margin {margin:e}: {why}",
+                                decoder.engine(),
+                                way.name
+                            );
+                            if *margin < TIE {
+                                eprintln!("a tie: {line}")
+                            } else {
+                                differences.failures.push(line)
+                            }
                         }
                     }
                 }
@@ -119,7 +152,8 @@ fn differences(names: &[String]) -> Differences {
     differences
 }
 
-/// The decoder with caches that beams share on tract, if the model has such a form; `None` if tract cannot run it.
+/// The decoder with caches that beams share on tract, if the model has such a form; `None` if tract
+/// cannot run it.
 fn on_tract(model: &Model, settings: &Settings) -> Option<Option<Box<dyn Decoder>>> {
     if model.config().require_shared_caches().is_err() {
         return Some(None);
@@ -129,25 +163,44 @@ fn on_tract(model: &Model, settings: &Settings) -> Option<Option<Box<dyn Decoder
     match Tract.read_graphs(&programs, &Options::default()) {
         Err(error) if error.kind() == ErrorKind::Unavailable => None,
         loaded => {
-            let sessions: Vec<_> = loaded.unwrap().into_iter().map(|loaded| loaded.session()).collect();
-            Some(Some(decoder(Layout::SharedCache, sessions, model.config(), settings.pad_token).unwrap()))
+            let sessions: Vec<_> =
+                loaded.unwrap().into_iter().map(|loaded| loaded.session()).collect();
+            Some(Some(
+                decoder(Layout::SharedCache, sessions, model.config(), settings.pad_token).unwrap(),
+            ))
         }
     }
 }
 
 impl Way {
-    /// The tokens of each source's hypotheses, without start and end token, and the scores of beams.
+    /// The tokens of each source's hypotheses, without start and end token, and the scores of
+    /// beams.
     fn answers(&self, expected: &Golden, settings: &Settings) -> Vec<Vec<(Vec<i64>, Option<f32>)>> {
         let rows = expected.ids(self.name);
-        let tokens = |row: &[i64]| row[1..].iter().copied().take_while(|token| !settings.eos_tokens.contains(token)).collect();
-        let score = |index| (self.num_beams > 1).then(|| expected.floats("beam4_scores").data[index]);
-        let rows = rows.data.chunks(rows.shape[1]).enumerate().map(|(index, row)| (tokens(row), score(index)));
+        let tokens = |row: &[i64]| {
+            row[1..]
+                .iter()
+                .copied()
+                .take_while(|token| !settings.eos_tokens.contains(token))
+                .collect()
+        };
+        let score =
+            |index| (self.num_beams > 1).then(|| expected.floats("beam4_scores").data[index]);
+        let rows = rows
+            .data
+            .chunks(rows.shape[1])
+            .enumerate()
+            .map(|(index, row)| (tokens(row), score(index)));
         rows.collect::<Vec<_>>().chunks(self.num_beams).map(<[_]>::to_vec).collect()
     }
 }
 
-/// The largest difference of a score relative to transformers', or what is not as transformers has it.
-pub(crate) fn difference(found: &[Hypothesis], expected: &[(Vec<i64>, Option<f32>)]) -> Result<f32, String> {
+/// The largest difference of a score relative to transformers', or what is not as transformers has
+/// it.
+pub(crate) fn difference(
+    found: &[Hypothesis],
+    expected: &[(Vec<i64>, Option<f32>)],
+) -> Result<f32, String> {
     if found.len() != expected.len() {
         return Err(format!("{} hypotheses, expected {}", found.len(), expected.len()));
     }

@@ -22,13 +22,22 @@ fn families() -> Vec<String> {
     golden_models().into_iter().filter(|name| !name.contains('/')).collect()
 }
 
-/// The golden model's own sources, and sources cut from them, so that there are steps enough to speak of a hundredth.
+/// The golden model's own sources, and sources cut from them, so that there are steps enough to
+/// speak of a hundredth.
 fn sources(name: &str) -> Vec<Vec<i64>> {
     let expected = Golden::open(name);
     let (ids, mask) = (expected.ids("input_ids"), expected.ids("attention_mask"));
     let width = ids.shape[1];
-    let whole = ids.data.chunks(width).zip(mask.data.chunks(width)).map(|(ids, mask)| ids[..mask.iter().sum::<i64>() as usize].to_vec());
-    whole.flat_map(|ids| (0..ids.len().saturating_sub(1)).step_by(2).map(move |first| ids[first..].to_vec())).collect()
+    let whole = ids
+        .data
+        .chunks(width)
+        .zip(mask.data.chunks(width))
+        .map(|(ids, mask)| ids[..mask.iter().sum::<i64>() as usize].to_vec());
+    whole
+        .flat_map(|ids| {
+            (0..ids.len().saturating_sub(1)).step_by(2).map(move |first| ids[first..].to_vec())
+        })
+        .collect()
 }
 
 /// Every other sentence to tune on, and the others to report on.
@@ -53,15 +62,31 @@ fn report(model: &Model, layout: Layout, graphs: &InHalf, sample: &Sample) -> Ve
     let folder = tempfile::tempdir().unwrap();
     write(layout, graphs, folder.path());
     let Sample { held_out: sentences, settings, seed, .. } = sample.clone();
-    let subject = Subject { folder: folder.path(), layout, model, settings, sentences, sizes: None, seed, tolerance: HALF };
-    let runtimes: Vec<_> = available(Device::Cpu).unwrap().into_iter().map(|runtime| (runtime, Options::default())).collect();
+    let subject = Subject {
+        folder: folder.path(),
+        layout,
+        model,
+        settings,
+        sentences,
+        sizes: None,
+        seed,
+        tolerance: HALF,
+    };
+    let runtimes: Vec<_> = available(Device::Cpu)
+        .unwrap()
+        .into_iter()
+        .map(|runtime| (runtime, Options::default()))
+        .collect();
     verify(&subject, &runtimes, |_| {}).unwrap()
 }
 
 #[test]
 fn every_family_passes() {
     let (mut failures, mut gave_up) = (Vec::new(), Vec::new());
-    for (name, layout) in families().into_iter().flat_map(|name| Layout::PORTABLE.map(|layout| (name.clone(), layout))) {
+    for (name, layout) in families()
+        .into_iter()
+        .flat_map(|name| Layout::PORTABLE.map(|layout| (name.clone(), layout)))
+    {
         let model = Model::open(&golden(&name)).unwrap();
         let sample = sample(&model, &sources(&name));
         let graphs = in_half(&model, Form { layout, ..Form::default() }, &sample, |_| {}).unwrap();
@@ -81,22 +106,36 @@ fn every_family_passes() {
             failures.push(format!("{name}, {layout} layout: {report}"));
         }
         if layout == Layout::HuggingFace {
-            let halves = graphs.programs.iter().flat_map(|program| interface(program, DType::F16)).collect::<Vec<_>>();
+            let halves = graphs
+                .programs
+                .iter()
+                .flat_map(|program| interface(program, DType::F16))
+                .collect::<Vec<_>>();
             if !halves.is_empty() {
-                failures.push(format!("{name}: in f16, where Optimum and transformers.js want f32: {halves:?}"));
+                failures.push(format!(
+                    "{name}: in f16, where Optimum and transformers.js want f32: {halves:?}"
+                ));
             }
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    // One state of its encoder magnifies roundings a hundredfold: f16 tables alone change some of its tokens, and it is said.
+    // One state of its encoder magnifies roundings a hundredfold: f16 tables alone change some of
+    // its tokens, and it is said.
     assert_eq!(gave_up, ["marian, cognate", "marian, hf"]);
 }
 
 /// The inputs and outputs of a type.
 fn interface(program: &Program, dtype: DType) -> Vec<String> {
     let graph = program.graph();
-    let inputs = graph.inputs().filter(|(_, node)| node.ty.dtype == dtype).map(|(_, node)| node.name.clone());
-    let outputs = graph.outputs().iter().filter(|output| graph.node(output.node).ty.dtype == dtype).map(|output| output.name.clone());
+    let inputs = graph
+        .inputs()
+        .filter(|(_, node)| node.ty.dtype == dtype)
+        .map(|(_, node)| node.name.clone());
+    let outputs = graph
+        .outputs()
+        .iter()
+        .filter(|output| graph.node(output.node).ty.dtype == dtype)
+        .map(|output| output.name.clone());
     inputs.chain(outputs).collect()
 }
 
@@ -110,16 +149,21 @@ impl Generator for Listed {
     }
 }
 
-/// The golden T5, whose feed-forward layers count in units so small that their hidden values leave f16: as ReLU is homogeneous, the
-/// model computes the same numbers.
+/// The golden T5, whose feed-forward layers count in units so small that their hidden values leave
+/// f16: as ReLU is homogeneous, the model computes the same numbers.
 fn overflowing() -> Model {
     const UNIT: f32 = 1.0 / 16_384.0;
     let model = Model::open(&golden("t5")).unwrap();
     let weights = model.weights().iter().map(|(path, recipe)| {
         let factor = if path.contains(".fc1.") { 1.0 / UNIT } else { UNIT };
         let is_scaled = path.contains(".fc1.") || path.contains(".fc2.");
-        let scaled = || Listed(recipe.values::<f32>().into_iter().map(|value| value * factor).collect());
-        let recipe = if is_scaled { Recipe::generated(Arc::new(scaled()), recipe.shape()) } else { recipe.clone() };
+        let scaled =
+            || Listed(recipe.values::<f32>().into_iter().map(|value| value * factor).collect());
+        let recipe = if is_scaled {
+            Recipe::generated(Arc::new(scaled()), recipe.shape())
+        } else {
+            recipe.clone()
+        };
         (path.to_string(), recipe)
     });
     Model::with_weights(model.config_json().into(), weights.collect()).unwrap()
@@ -130,15 +174,23 @@ fn what_overflows_stays_in_f32() {
     let model = overflowing();
     let sample = sample(&model, &[]);
     let graphs = in_half(&model, Form::default(), &sample, |_| {}).unwrap();
-    let in_first_layer = graphs.kept.iter().filter(|kept| kept.node.starts_with("encoder.layers.0.") && kept.node.contains("fn"));
+    let in_first_layer = graphs
+        .kept
+        .iter()
+        .filter(|kept| kept.node.starts_with("encoder.layers.0.") && kept.node.contains("fn"));
     let others = graphs.kept.iter().filter(|kept| kept.node.starts_with("encoder.layers.0.fc"));
-    let listed: Vec<_> = others.chain(in_first_layer).map(|kept| format!("{} {:?}", kept.node, kept.why)).collect();
+    let listed: Vec<_> =
+        others.chain(in_first_layer).map(|kept| format!("{} {:?}", kept.node, kept.why)).collect();
     assert_snapshot!(listed.join("\n"), @"
     encoder.layers.0.fc1/Linear Range
     encoder.layers.0.fc2/Linear Reads
     encoder.layers.0.activation_fn/Relu Range
     ");
-    assert!(graphs.kept.iter().any(|kept| kept.why == Why::Range && kept.largest > Some(LARGEST)), "{:?}", graphs.kept);
+    assert!(
+        graphs.kept.iter().any(|kept| kept.why == Why::Range && kept.largest > Some(LARGEST)),
+        "{:?}",
+        graphs.kept
+    );
     let report = report(&model, Layout::Cognate, &graphs, &sample);
     eprintln!("{report}");
     assert!(report.passed(), "{report}");
@@ -149,7 +201,9 @@ fn what_overflows_stays_in_f32() {
     let naive = half(&[&programs[0], &programs[1]], facts).unwrap();
     for mut session in everywhere(&naive.programs[0]).into_iter().take(2) {
         let ids = [("input_ids", array![[4, 5, 6, 1]]), ("attention_mask", array![[1, 1, 1, 1]])];
-        let found = session.run(&ids.into_iter().map(|(name, ids)| (name, ids.into_dyn())).collect()).unwrap();
+        let found = session
+            .run(&ids.into_iter().map(|(name, ids)| (name, ids.into_dyn())).collect())
+            .unwrap();
         let finite = output(&found, "encoder_hidden_states").iter().all(|value| value.is_finite());
         assert!(!finite, "{}: the hidden values were meant to overflow", session.engine());
     }

@@ -11,7 +11,8 @@ fn worked_example() {
     let input = |name| builder.input(name, DType::F32, ["tokens", "features"]);
     let weight = |name| builder.input(name, DType::F32, ["features", "d_k"]);
     let x = input("x");
-    let (query, key, value) = (x.matmul(weight("w_query")), x.matmul(weight("w_key")), x.matmul(weight("w_value")));
+    let (query, key, value) =
+        (x.matmul(weight("w_query")), x.matmul(weight("w_key")), x.matmul(weight("w_value")));
     let scores = query.matmul(key.t());
     builder.output("query", query);
     builder.output("key", key);
@@ -48,8 +49,23 @@ fn worked_example() {
             assert_close(&output(&outputs, name), expected, 0.0, &format!("{engine}: {name}"));
         }
         let first = |name: &str| output(&outputs, name).index_axis_move(ndarray::Axis(0), 0);
-        assert_close(&first("scores"), &array![2., 4., 4.].into_dyn(), 0.0, &format!("{engine}: scores of token 1"));
-        assert_close(&first("weights"), &first_weights.clone().into_dyn(), 1e-6, &format!("{engine}: weights of token 1"));
-        assert_close(&first("out"), &first_weights.dot(&values).into_dyn(), 1e-5, &format!("{engine}: output of token 1"));
+        assert_close(
+            &first("scores"),
+            &array![2., 4., 4.].into_dyn(),
+            0.0,
+            &format!("{engine}: scores of token 1"),
+        );
+        assert_close(
+            &first("weights"),
+            &first_weights.clone().into_dyn(),
+            1e-6,
+            &format!("{engine}: weights of token 1"),
+        );
+        assert_close(
+            &first("out"),
+            &first_weights.dot(&values).into_dyn(),
+            1e-5,
+            &format!("{engine}: output of token 1"),
+        );
     }
 }

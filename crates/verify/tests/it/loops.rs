@@ -1,7 +1,11 @@
-//! Loops: and sizes that values give: the reference evaluator against ONNX Runtime (tract has neither).
+//! Loops: and sizes that values give: the reference evaluator against ONNX Runtime (tract has
+//! neither).
 
 use crate::engines::{assert_close, on_ort, output};
-use cognate_graph::{Builder, DType, Dim, Generator, Graph, Program, Recipe, Repeat, Scalar, Shape, Type, Weights, concat};
+use cognate_graph::{
+    Builder, DType, Dim, Generator, Graph, Program, Recipe, Repeat, Scalar, Shape, Type, Weights,
+    concat,
+};
 use cognate_runtime::{Value, Values};
 use ndarray::{ArrayD, IxDyn};
 use std::sync::Arc;
@@ -9,7 +13,8 @@ use std::sync::Arc;
 /// The operations that only this file tests.
 pub(crate) const OPERATIONS: [&str; 3] = ["Loop", "LoopResult", "Indices"];
 
-/// A body that adds a row and a weight to a sum, while their number is below a limit, and appends each sum to all before.
+/// A body that adds a row and a weight to a sum, while their number is below a limit, and appends
+/// each sum to all before.
 pub(crate) fn counting() -> Graph {
     let builder = Builder::new("counting");
     let iteration = builder.input("iteration", DType::I64, Shape::default());
@@ -33,11 +38,18 @@ fn program() -> Program {
     let go = builder.integer(1).less_or_equal(limit);
     let empty = builder.scalar(0.0).expand([Dim::from("rows"), 0.into()]);
     let row = (x * 2.0).sum(&[0]).reshape([3]);
-    let last = builder.repeat(Repeat { body: counting(), most: 6, condition: go, carried: &[x, empty], captured: &[row, limit] });
+    let last = builder.repeat(Repeat {
+        body: counting(),
+        most: 6,
+        condition: go,
+        carried: &[x, empty],
+        captured: &[row, limit],
+    });
     let ids = (limit * limit).indices("n");
     builder.output("ids", ids + ids.top_k(Dim::from("n"))[1].top_k("n")[1] + builder.range(0, "n"));
     builder.output("y", last[0] * builder.root().parameter("weight", [3]));
-    let weights: Weights = [("weight".to_owned(), Recipe::generated(Arc::new(Three), &[3]))].into_iter().collect();
+    let weights: Weights =
+        [("weight".to_owned(), Recipe::generated(Arc::new(Three), &[3]))].into_iter().collect();
     Program::new(builder.finish().unwrap(), weights).unwrap()
 }
 
@@ -56,15 +68,19 @@ fn loops_agree() {
     let program = program();
     let mut sessions = on_ort(&program);
     for (limit, rows) in [(0, 2), (1, 1), (3, 2), (6, 3), (100, 1)] {
-        let x = ArrayD::from_shape_fn(IxDyn(&[rows, 3]), |at| (at[0] * 3 + at[1]) as f32 * 0.25 - 0.5);
+        let x =
+            ArrayD::from_shape_fn(IxDyn(&[rows, 3]), |at| (at[0] * 3 + at[1]) as f32 * 0.25 - 0.5);
         let mut inputs: Values = [("x", x.clone())].into_iter().collect();
         inputs.insert("limit", Value::I64(ArrayD::from_elem(IxDyn(&[]), limit)));
         // By hand.
         let (weight, row) = (
             [0.5, -1.0, 2.0],
-            (0..3).map(|column| x.outer_iter().map(|row| f64::from(row[column]) * 2.0).sum::<f64>()).collect::<Vec<_>>(),
+            (0..3)
+                .map(|column| x.outer_iter().map(|row| f64::from(row[column]) * 2.0).sum::<f64>())
+                .collect::<Vec<_>>(),
         );
-        let mut sum: Vec<Vec<f64>> = x.outer_iter().map(|row| row.iter().map(|&x| x.into()).collect()).collect();
+        let mut sum: Vec<Vec<f64>> =
+            x.outer_iter().map(|row| row.iter().map(|&x| x.into()).collect()).collect();
         let mut seen = 0.0;
         for _ in 0..limit.min(6) {
             let mut new = 0.0;
@@ -77,7 +93,8 @@ fn loops_agree() {
             }
             seen += new;
         }
-        let expected = sum.iter().flatten().enumerate().map(|(at, value)| value * weight[at % 3]).collect();
+        let expected =
+            sum.iter().flatten().enumerate().map(|(at, value)| value * weight[at % 3]).collect();
         let expected = ArrayD::from_shape_vec(IxDyn(&[rows, 3]), expected).unwrap();
         for session in &mut sessions {
             let found = session.run(&inputs).unwrap();
@@ -111,14 +128,21 @@ fn wrong_loops_are_refused() {
         let builder = Builder::new("outside");
         let x = builder.input("x", DType::F32, [Dim::from("rows"), 3.into()]);
         let condition = builder.input("condition", condition.dtype, condition.shape);
-        let last = builder.repeat(Repeat { body, most: 6, condition, carried: &[x], captured: &[] });
+        let last =
+            builder.repeat(Repeat { body, most: 6, condition, carried: &[x], captured: &[] });
         last.iter().for_each(|value| builder.output("y", *value));
         builder.finish().map_or_else(|error| error.to_string(), |_| "accepted".into())
     };
     let truth = || Type::new(DType::Bool, Shape::default());
     let (rows, three) = (|| Dim::from("rows"), || Dim::from(3));
     assert_eq!(error(body([rows(), three()], [rows(), three()]), truth()), "accepted");
-    insta::assert_snapshot!(error(body([rows(), three()], [rows(), three()]), Type::new(DType::I64, Shape::default())));
+    insta::assert_snapshot!(error(
+        body([rows(), three()], [rows(), three()]),
+        Type::new(DType::I64, Shape::default())
+    ));
     insta::assert_snapshot!(error(body([rows(), three()], [rows(), rows()]), truth()));
-    insta::assert_snapshot!(error(body([rows(), "columns".into()], [rows(), Dim::from("columns") + 1]), truth()));
+    insta::assert_snapshot!(error(
+        body([rows(), "columns".into()], [rows(), Dim::from("columns") + 1]),
+        truth()
+    ));
 }

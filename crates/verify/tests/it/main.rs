@@ -1,4 +1,5 @@
-//! Every engine, the same numbers: the lecture's example, the properties of the Transformer, whole models.
+//! Every engine, the same numbers: the lecture's example, the properties of the Transformer, whole
+//! models.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod activations;

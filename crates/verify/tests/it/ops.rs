@@ -1,12 +1,17 @@
-//! Every operation of the language, one row each: the reference evaluator against tract and ONNX Runtime.
+//! Every operation of the language, one row each: the reference evaluator against tract and ONNX
+//! Runtime.
 
 use crate::engines::{assert_close, everywhere, output};
 use crate::{fast, loops};
-use cognate_graph::{Binary, Builder, CachedAttention, Conv, DType, Dim, Op, Program, Statistic, Steps, Tensor, Unary, Weights, concat};
+use cognate_graph::{
+    Binary, Builder, CachedAttention, Conv, DType, Dim, Op, Program, Statistic, Steps, Tensor,
+    Unary, Weights, concat,
+};
 use cognate_runtime::{Value, Values};
 use ndarray::{ArrayD, IxDyn};
 
-/// What a row computes from `x: [rows, 6]`, `square: [6, 6]`, `row: [6]`, all f32 or all f16, and `ids: i64 [rows, 2]`.
+/// What a row computes from `x: [rows, 6]`, `square: [6, 6]`, `row: [6]`, all f32 or all f16, and
+/// `ids: i64 [rows, 2]`.
 struct Given<'g> {
     builder: &'g Builder,
     x: Tensor<'g>,
@@ -30,9 +35,14 @@ const TABLE: &[(&str, Row)] = &[
     ("Sub", |given| given.x - given.row),
     ("Mul", |given| given.x * given.row),
     ("Mul", |given| (given.ids * given.ids).cast(DType::F32)),
-    ("Mul", |given| ((given.ids + given.builder.integer(1)) * (given.ids + given.builder.integer(1))).cast(DType::F32)),
+    ("Mul", |given| {
+        ((given.ids + given.builder.integer(1)) * (given.ids + given.builder.integer(1)))
+            .cast(DType::F32)
+    }),
     ("Div", |given| given.x / (given.row * given.row + 0.5)),
-    ("Mod", |given| ((given.ids - given.builder.integer(3)) % given.builder.integer(4)).cast(DType::F32)),
+    ("Mod", |given| {
+        ((given.ids - given.builder.integer(3)) % given.builder.integer(4)).cast(DType::F32)
+    }),
     // To tract a cast makes sizes of shapes of them.
     ("Mod", |given| ((given.x * 3.0).cast(DType::I64) % given.builder.integer(4)).cast(DType::F32)),
     ("LessOrEqual", |given| given.x.less_or_equal(given.row).cast(DType::F32)),
@@ -44,7 +54,12 @@ const TABLE: &[(&str, Row)] = &[
     ("Gather", |given| given.square.gather(given.ids)),
     ("MatMul", |given| given.square.gather(given.ids).matmul(given.square)),
     ("GatherElements", |given| given.x.gather_elements(given.ids)),
-    ("ScatterElements", |given| given.x.cast(DType::F32).scatter_elements(given.ids, given.x.cast(DType::F32).gather_elements(given.ids))),
+    ("ScatterElements", |given| {
+        given
+            .x
+            .cast(DType::F32)
+            .scatter_elements(given.ids, given.x.cast(DType::F32).gather_elements(given.ids))
+    }),
     ("TopK", |given| given.x.top_k(3)[0]),
     ("TopKPositions", |given| (given.x * 0.7).map(Unary::Floor).top_k(6)[1].cast(DType::F32)),
     ("TopKPositions", |given| given.x.gather_elements(given.x.top_k(4)[1]) + given.x.top_k(4)[0]),
@@ -53,14 +68,30 @@ const TABLE: &[(&str, Row)] = &[
     ("Min", |given| given.x.with(Binary::Min, given.row)),
     ("Max", |given| given.ids.with(Binary::Max, given.builder.integer(2)).cast(DType::F32)),
     ("Pow", |given| (given.x * given.x + 0.5).with(Binary::Pow, given.row)),
-    ("And", |given| given.x.less_or_equal(given.row).with(Binary::And, given.row.less_or_equal(given.x.number(0.0))).cast(DType::F32)),
-    ("Or", |given| given.x.less_or_equal(given.row).with(Binary::Or, given.row.less_or_equal(given.x.number(0.0))).cast(DType::F32)),
+    ("And", |given| {
+        given
+            .x
+            .less_or_equal(given.row)
+            .with(Binary::And, given.row.less_or_equal(given.x.number(0.0)))
+            .cast(DType::F32)
+    }),
+    ("Or", |given| {
+        given
+            .x
+            .less_or_equal(given.row)
+            .with(Binary::Or, given.row.less_or_equal(given.x.number(0.0)))
+            .cast(DType::F32)
+    }),
     ("LogSoftmax", |given| given.x.log_softmax()),
     ("Linear", |given| given.square.gather(given.ids).linear(given.square, Some(given.row))),
     ("Reshape", |given| given.x.reshape([Dim::from(2), Dim::from("rows"), Dim::from(3)])),
-    ("LayerNormalization", |given| given.square.gather(given.ids).layer_norm(given.row, given.row, 1e-5)),
+    ("LayerNormalization", |given| {
+        given.square.gather(given.ids).layer_norm(given.row, given.row, 1e-5)
+    }),
     ("RMSNormalization", |given| given.square.gather(given.ids).rms_norm(given.row, 1e-6)),
-    ("Slice", |given| given.square.gather(given.ids).slice(0, Dim::from("rows") - 1, "rows").slice(2, 1, 4)),
+    ("Slice", |given| {
+        given.square.gather(given.ids).slice(0, Dim::from("rows") - 1, "rows").slice(2, 1, 4)
+    }),
     ("CumSum", |given| given.ids.cumulative_sum().cast(DType::F32)),
     ("Transpose", |given| given.square.gather(given.ids).transpose(&[2, 0, 1])),
     ("Concat", |given| concat(1, &[given.x, given.x * 2.0])),
@@ -77,7 +108,10 @@ const TABLE: &[(&str, Row)] = &[
     // The same elements in rows of other lengths.
     ("LogSumExp", |given| {
         let pairs = given.x.reshape([Dim::from("rows"), 3.into(), 2.into()]);
-        (given.x.shifted_exp().reshape([Dim::from("rows"), 3.into(), 2.into()]) + pairs.shifted_exp()).sum(&[2]) + pairs.log_sum_exp()
+        (given.x.shifted_exp().reshape([Dim::from("rows"), 3.into(), 2.into()])
+            + pairs.shifted_exp())
+        .sum(&[2])
+            + pairs.log_sum_exp()
     }),
     ("Exp", |given| given.x.map(Unary::Exp)),
     ("Sqrt", |given| (given.x * given.x).map(Unary::Sqrt)),
@@ -86,25 +120,50 @@ const TABLE: &[(&str, Row)] = &[
     ("Sum", |given| given.square.gather(given.ids).sum(&[0, 2])),
     ("Sum", |given| given.square.gather(given.ids).linear(given.square, None).sum(&[2])),
     ("Sum", |given| given.ids.sum(&[1]).cast(DType::F32)),
-    ("Expand", |given| given.x.reshape([Dim::from("rows"), 1.into(), 6.into()]).expand([Dim::from("rows"), 2.into(), 6.into()])),
-    ("Expand", |given| given.square.matmul(given.square.expand([Dim::from("rows"), 6.into(), 6.into()]))),
+    ("Expand", |given| {
+        given.x.reshape([Dim::from("rows"), 1.into(), 6.into()]).expand([
+            Dim::from("rows"),
+            2.into(),
+            6.into(),
+        ])
+    }),
+    ("Expand", |given| {
+        given.square.matmul(given.square.expand([Dim::from("rows"), 6.into(), 6.into()]))
+    }),
     // The product has an axis of which only the repeated side knows.
-    ("Expand", |given| given.x.expand([Dim::from("rows"), Dim::from("rows"), 6.into()]).linear(given.square, None)),
-    ("Expand", |given| given.row.reshape([1, 6]).expand([Dim::from("rows"), 6.into()]).matmul(given.square)),
+    ("Expand", |given| {
+        given.x.expand([Dim::from("rows"), Dim::from("rows"), 6.into()]).linear(given.square, None)
+    }),
+    ("Expand", |given| {
+        given.row.reshape([1, 6]).expand([Dim::from("rows"), 6.into()]).matmul(given.square)
+    }),
     ("Expand", |given| given.x.number(0.5).expand([Dim::from("rows"), 3.into()])),
     ("ScatterAdd", |given| added_rows(given, given.square)),
     ("ScatterAdd", |given| added_rows(given, given.row)),
     ("Conv", |given| {
         let x = given.x.reshape([Dim::from("rows"), 2.into(), 3.into()]);
-        x.conv(given.square.reshape([6, 2, 3]), Some(given.row), Conv { strides: vec![1], pads: vec![1] })
+        x.conv(
+            given.square.reshape([6, 2, 3]),
+            Some(given.row),
+            Conv { strides: vec![1], pads: vec![1] },
+        )
     }),
     ("Conv", |given| {
         let x = given.x.reshape([Dim::from(1), 3.into(), Dim::from("rows") * 2]);
         x.conv(given.square.reshape([4, 3, 3]), None, Conv { strides: vec![2], pads: vec![1] })
     }),
     ("Conv", |given| {
-        let x = given.square.gather(given.ids).reshape([Dim::from("rows"), 1.into(), 3.into(), 4.into()]);
-        x.conv(given.square.reshape([9, 1, 2, 2]), None, Conv { strides: vec![1, 2], pads: vec![0, 1] })
+        let x = given.square.gather(given.ids).reshape([
+            Dim::from("rows"),
+            1.into(),
+            3.into(),
+            4.into(),
+        ]);
+        x.conv(
+            given.square.reshape([9, 1, 2, 2]),
+            None,
+            Conv { strides: vec![1, 2], pads: vec![0, 1] },
+        )
     }),
     ("Gemm", |given| given.x.gemm(given.square, [false, false])),
     ("Gemm", |given| given.x.gemm(given.square, [false, true])),
@@ -113,7 +172,9 @@ const TABLE: &[(&str, Row)] = &[
     ("LayerNormMean", |given| normalised(given, Statistic::Mean)),
     ("LayerNormInverseDeviation", |given| normalised(given, Statistic::InverseDeviation)),
     ("LayerNormMean", |given| given.x.cast(DType::F32).layer_norm_statistic(Statistic::Mean, 1e-5)),
-    ("LayerNormInverseDeviation", |given| given.x.cast(DType::F32).layer_norm_statistic(Statistic::InverseDeviation, 1e-5)),
+    ("LayerNormInverseDeviation", |given| {
+        given.x.cast(DType::F32).layer_norm_statistic(Statistic::InverseDeviation, 1e-5)
+    }),
 ];
 
 /// A table with some of its rows added once more.
@@ -140,7 +201,8 @@ fn wave(shape: &[usize], phase: f32) -> ArrayD<f32> {
 /// The largest difference in f32.
 const SINGLE_ROUNDING: f64 = 5e-6;
 
-/// The same in f16, whose neighbours lie 1e-3 apart at 1: engines may round in between, or not at all.
+/// The same in f16, whose neighbours lie 1e-3 apart at 1: engines may round in between, or not at
+/// all.
 const HALF_ROUNDING: f64 = 2e-2;
 
 #[test]
@@ -153,7 +215,8 @@ fn every_operation_agrees_in_f16() {
     agree(DType::F16, HALF_ROUNDING);
 }
 
-/// An output that is an input under another shape, and an operation that reads it so: two nodes, of which none may have the input's name.
+/// An output that is an input under another shape, and an operation that reads it so: two nodes, of
+/// which none may have the input's name.
 #[test]
 fn other_forms_of_inputs_have_names_of_their_own() {
     let builder = Builder::new("forms");
@@ -167,7 +230,12 @@ fn other_forms_of_inputs_have_names_of_their_own() {
     for session in &mut sessions[1..] {
         let found = session.run(&inputs).unwrap();
         for name in ["y", "z"] {
-            assert_close(&output(&found, name), &output(&expected, name), SINGLE_ROUNDING, &format!("{}: {name}", session.engine()));
+            assert_close(
+                &output(&found, name),
+                &output(&expected, name),
+                SINGLE_ROUNDING,
+                &format!("{}: {name}", session.engine()),
+            );
         }
     }
 }
@@ -186,27 +254,50 @@ fn agree(dtype: DType, bound: f64) {
         builder.output("y", row(&given));
         let program = Program::new(builder.finish().unwrap(), Weights::default()).unwrap();
         seen.extend(program.graph().nodes().iter().map(|node| node.op.name()));
-        assert!(program.graph().nodes().iter().any(|node| node.op.name() == name), "{name}: the row lacks the operation");
+        assert!(
+            program.graph().nodes().iter().any(|node| node.op.name() == name),
+            "{name}: the row lacks the operation"
+        );
         let mut sessions = everywhere(&program);
         for rows in [4, 1] {
-            let ids = ArrayD::from_shape_vec(IxDyn(&[rows, 2]), (0..2 * rows as i64).map(|id| id * 5 % 6).collect()).unwrap();
-            let floats = [("x", wave(&[rows, 6], 0.0)), ("square", wave(&[6, 6], 1.0)), ("row", wave(&[6], 2.0))];
+            let ids = ArrayD::from_shape_vec(
+                IxDyn(&[rows, 2]),
+                (0..2 * rows as i64).map(|id| id * 5 % 6).collect(),
+            )
+            .unwrap();
+            let floats = [
+                ("x", wave(&[rows, 6], 0.0)),
+                ("square", wave(&[6, 6], 1.0)),
+                ("row", wave(&[6], 2.0)),
+            ];
             let mut inputs: Values = floats.into_iter().collect();
             inputs.insert("ids", Value::I64(ids));
             let expected = output(&sessions[0].run(&inputs).unwrap(), "y");
             for session in &mut sessions[1..] {
                 let found = output(&session.run(&inputs).unwrap(), "y");
-                assert_close(&found, &expected, bound, &format!("{}: {name}, {dtype}, {rows} rows", session.engine()));
+                assert_close(
+                    &found,
+                    &expected,
+                    bound,
+                    &format!("{}: {name}, {dtype}, {rows} rows", session.engine()),
+                );
             }
         }
     }
     // Parameters are in every model that is compared whole.
-    let elsewhere = |name: &str| name == "Parameter" || fast::OPERATIONS.contains(&name) || loops::OPERATIONS.contains(&name);
-    let missing: Vec<_> = all().iter().map(Op::name).filter(|name| !seen.contains(name) && !elsewhere(name)).collect();
+    let elsewhere = |name: &str| {
+        name == "Parameter" || fast::OPERATIONS.contains(&name) || loops::OPERATIONS.contains(&name)
+    };
+    let missing: Vec<_> = all()
+        .iter()
+        .map(Op::name)
+        .filter(|name| !seen.contains(name) && !elsewhere(name))
+        .collect();
     assert!(missing.is_empty(), "operations without a row: {missing:?}");
 }
 
-/// One of each operation. The match makes the compiler ask for a new one here, and the test then for its row.
+/// One of each operation. The match makes the compiler ask for a new one here, and the test then
+/// for its row.
 fn all() -> Vec<Op> {
     use cognate_graph::{Bits, Blocks, Loop, Ranked, Scalar, Shape, Type};
     use {Binary::*, Unary::*};
@@ -222,7 +313,9 @@ fn all() -> Vec<Op> {
         Op::Indices(_) => Some(Op::GatherElements),
         Op::GatherElements => Some(Op::ScatterElements),
         Op::ScatterElements => Some(Op::TopK { count: 1.into(), result: Ranked::Values }),
-        Op::TopK { count, result: Ranked::Values } => Some(Op::TopK { count: count.clone(), result: Ranked::Positions }),
+        Op::TopK { count, result: Ranked::Values } => {
+            Some(Op::TopK { count: count.clone(), result: Ranked::Positions })
+        }
         Op::TopK { .. } => Some(Op::LogSoftmax),
         Op::LogSoftmax => Some(Op::LessOrEqual),
         Op::LessOrEqual => Some(Op::Equal),
@@ -245,9 +338,14 @@ fn all() -> Vec<Op> {
         Op::Softmax => Some(Op::LogSumExp),
         Op::LogSumExp => Some(Op::ShiftedExp),
         Op::ShiftedExp => Some(Op::LayerNorm { epsilon: 0.0 }),
-        Op::LayerNorm { .. } => Some(Op::LayerNormStatistic { statistic: Statistic::Mean, epsilon: 0.0 }),
+        Op::LayerNorm { .. } => {
+            Some(Op::LayerNormStatistic { statistic: Statistic::Mean, epsilon: 0.0 })
+        }
         Op::LayerNormStatistic { statistic: Statistic::Mean, epsilon } => {
-            Some(Op::LayerNormStatistic { statistic: Statistic::InverseDeviation, epsilon: *epsilon })
+            Some(Op::LayerNormStatistic {
+                statistic: Statistic::InverseDeviation,
+                epsilon: *epsilon,
+            })
         }
         Op::LayerNormStatistic { .. } => Some(Op::RmsNorm { epsilon: 0.0 }),
         Op::RmsNorm { .. } => Some(Op::QuantizedLinear(Steps::Row)),
@@ -255,8 +353,12 @@ fn all() -> Vec<Op> {
         Op::BlockLinear(_) => Some(Op::LargestMagnitude),
         Op::LargestMagnitude => Some(Op::CacheWrite { at: 0.into() }),
         Op::CacheWrite { .. } => Some(Op::CachedAttention(CachedAttention::new(1, 1.0))),
-        Op::CachedAttention(_) => Some(Op::LoopResult { index: 0, ty: Box::new(Type::new(DType::F32, [1])) }),
-        Op::LoopResult { .. } => Some(Op::Loop(Box::new(Loop { body: loops::counting(), carried: 1, most: 1 }))),
+        Op::CachedAttention(_) => {
+            Some(Op::LoopResult { index: 0, ty: Box::new(Type::new(DType::F32, [1])) })
+        }
+        Op::LoopResult { .. } => {
+            Some(Op::Loop(Box::new(Loop { body: loops::counting(), carried: 1, most: 1 })))
+        }
         Op::Loop(_) | Op::Unary(_) | Op::Binary(_) => None,
     } {
         all.push(next);

@@ -1,15 +1,19 @@
-//! `testdata/golden/{speech,images}`: tokens and scores of transformers' `generate` from log-mel frames and from pixels, in every
-//! layout on every engine.
+//! `testdata/golden/{speech,images}`: tokens and scores of transformers' `generate` from log-mel
+//! frames and from pixels, in every layout on every engine.
 
 use crate::decoding::silent;
 use crate::engines::{STEPPED, assert_close, everywhere, for_our_operators, on_ort, output};
 use crate::golden::array;
 use crate::golden_tokens::difference;
 use cognate_folder::f32_programs;
-use cognate_generate::{Decoder, SentenceBatch, Settings, Sources, TimestampRules, decode, decoder};
+use cognate_generate::{
+    Decoder, SentenceBatch, Settings, Sources, TimestampRules, decode, decoder,
+};
 use cognate_model::interface::{ENCODER_HIDDEN_STATES, INPUT_FEATURES};
 use cognate_model::{Attentions, Layout, Model};
-use cognate_runtime::{Device, Options, Ort, Reference, Runtime, Session, Source, Values, available};
+use cognate_runtime::{
+    Device, Options, Ort, Reference, Runtime, Session, Source, Values, available,
+};
 use cognate_testing::{Golden, IMAGE_MODELS, SPEECH_MODELS, golden};
 use ndarray::{ArrayD, Axis, Slice};
 use safetensors::SafeTensors;
@@ -24,7 +28,8 @@ struct Way {
 }
 
 /// The rules of the small models.
-const RULES: TimestampRules = TimestampRules { no_timestamps: 70, first: 71, max_initial: Some(10) };
+const RULES: TimestampRules =
+    TimestampRules { no_timestamps: 70, first: 71, max_initial: Some(10) };
 
 const WAYS: [Way; 7] = [
     Way { name: "greedy", prompt: None, num_beams: 1, change: |_| {} },
@@ -32,8 +37,18 @@ const WAYS: [Way; 7] = [
     Way { name: "greedy_raw", prompt: None, num_beams: 1, change: raw },
     Way { name: "beam4_raw", prompt: None, num_beams: 4, change: raw },
     Way { name: "greedy_prompt", prompt: Some("prompt"), num_beams: 1, change: |_| {} },
-    Way { name: "greedy_timestamps", prompt: Some("prompt_timestamps"), num_beams: 1, change: timed },
-    Way { name: "beam4_timestamps", prompt: Some("prompt_timestamps"), num_beams: 4, change: timed },
+    Way {
+        name: "greedy_timestamps",
+        prompt: Some("prompt_timestamps"),
+        num_beams: 1,
+        change: timed,
+    },
+    Way {
+        name: "beam4_timestamps",
+        prompt: Some("prompt_timestamps"),
+        num_beams: 4,
+        change: timed,
+    },
 ];
 
 fn raw(settings: &mut Settings) {
@@ -61,11 +76,18 @@ fn decoders(model: &Model, layout: Layout) -> Vec<Box<dyn Decoder>> {
     let load = |index: usize| -> Vec<Box<dyn Session>> {
         match layout {
             Layout::SharedCache => on_ort(&programs[index]),
-            Layout::Cognate | Layout::HuggingFace | Layout::Triton | Layout::Generate => everywhere(&programs[index]),
+            Layout::Cognate | Layout::HuggingFace | Layout::Triton | Layout::Generate => {
+                everywhere(&programs[index])
+            }
         }
     };
     let pairs = load(0).into_iter().zip(load(1));
-    pairs.map(|(encoder, step)| decoder(layout, [encoder, step], model.config(), model.config().pad_token as i64).unwrap()).collect()
+    pairs
+        .map(|(encoder, step)| {
+            decoder(layout, [encoder, step], model.config(), model.config().pad_token as i64)
+                .unwrap()
+        })
+        .collect()
 }
 
 #[test]
@@ -77,24 +99,49 @@ fn features_decode_as_transformers_in_every_layout() {
         for layout in STEPPED {
             for mut decoder in decoders(&model, layout) {
                 for &Way { name: way, prompt, num_beams, change } in ways {
-                    let mut settings = Settings { num_beams, num_return_sequences: num_beams, max_new_tokens: 24, ..defaults.clone() };
+                    let mut settings = Settings {
+                        num_beams,
+                        num_return_sequences: num_beams,
+                        max_new_tokens: 24,
+                        ..defaults.clone()
+                    };
                     change(&mut settings);
                     let prefix = |row: &[i64]| row[1..].to_vec();
                     let prefixes: Vec<_> = prompt.map_or(Vec::new(), |name| {
                         let prompt = expected.ids(name);
                         prompt.data.chunks(prompt.shape[1]).map(prefix).collect()
                     });
-                    let batch = SentenceBatch { sources: (&features).into(), prefixes: &prefixes, numbers: &[] };
+                    let batch = SentenceBatch {
+                        sources: (&features).into(),
+                        prefixes: &prefixes,
+                        numbers: &[],
+                    };
                     let found = decode(decoder.as_mut(), &batch, &settings, &mut silent).unwrap();
                     let rows = expected.ids(way);
                     let tokens = |row: &[i64]| -> Vec<_> {
-                        row[1..].iter().copied().take_while(|token| !settings.eos_tokens.contains(token)).collect()
+                        row[1..]
+                            .iter()
+                            .copied()
+                            .take_while(|token| !settings.eos_tokens.contains(token))
+                            .collect()
                     };
-                    let score = |row: usize| (num_beams > 1).then(|| expected.floats(&format!("{way}_scores")).data[row]);
-                    let rows: Vec<_> = rows.data.chunks(rows.shape[1]).enumerate().map(|(row, ids)| (tokens(ids), score(row))).collect();
-                    for (clip, (found, expected)) in found.iter().zip(rows.chunks(num_beams)).enumerate() {
+                    let score = |row: usize| {
+                        (num_beams > 1).then(|| expected.floats(&format!("{way}_scores")).data[row])
+                    };
+                    let rows: Vec<_> = rows
+                        .data
+                        .chunks(rows.shape[1])
+                        .enumerate()
+                        .map(|(row, ids)| (tokens(ids), score(row)))
+                        .collect();
+                    for (clip, (found, expected)) in
+                        found.iter().zip(rows.chunks(num_beams)).enumerate()
+                    {
                         if let Err(why) = difference(found, expected) {
-                            failures.push(format!("{name}, {layout}, {}, {way}, clip {clip}: {why}", decoder.engine()));
+                            failures.push(format!(
+                                "{name}, {layout}, {}, {way}, clip {clip}: {why}",
+                                decoder.engine()
+                            ));
                         }
                     }
                 }
@@ -116,7 +163,11 @@ fn a_source_is_decoded_again_without_its_encoder() {
                 decode(decoder.as_mut(), &SentenceBatch::new(sources), &settings, &mut silent)
             };
             let expected = [1, 3, 2].map(|beams| run((&clip).into(), beams).unwrap());
-            assert_eq!([1, 3, 2].map(|beams| run(Sources::Again(1), beams).unwrap()), expected, "{layout}");
+            assert_eq!(
+                [1, 3, 2].map(|beams| run(Sources::Again(1), beams).unwrap()),
+                expected,
+                "{layout}"
+            );
             let refused = run(Sources::Again(2), 1).unwrap_err().to_string();
             assert_eq!(refused, "expected the sources of the last batch, 2, found 1");
         }
@@ -128,7 +179,10 @@ fn with_positions(name: &str, n_positions: usize) -> Model {
     const POSITIONS: &str = "model.encoder.embed_positions.weight";
     let (folder, given) = (tempfile::tempdir().unwrap(), golden(name));
     let config = std::fs::read_to_string(given.join("config.json")).unwrap();
-    let changed = config.replace("\"max_source_positions\": 50", &format!("\"max_source_positions\": {n_positions}"));
+    let changed = config.replace(
+        "\"max_source_positions\": 50",
+        &format!("\"max_source_positions\": {n_positions}"),
+    );
     assert_ne!(changed, config);
     std::fs::write(folder.path().join("config.json"), changed).unwrap();
     let bytes = std::fs::read(given.join("model.safetensors")).unwrap();
@@ -137,7 +191,11 @@ fn with_positions(name: &str, n_positions: usize) -> Model {
     let width = table.shape()[1];
     let rows = &table.data()[..n_positions * width * size_of::<f32>()];
     *table = TensorView::new(table.dtype(), vec![n_positions, width], rows).unwrap();
-    std::fs::write(folder.path().join("model.safetensors"), safetensors::serialize(tensors, None).unwrap()).unwrap();
+    std::fs::write(
+        folder.path().join("model.safetensors"),
+        safetensors::serialize(tensors, None).unwrap(),
+    )
+    .unwrap();
     Model::open(folder.path()).unwrap()
 }
 
@@ -150,7 +208,8 @@ fn short_windows_are_those_of_a_model_with_fewer_positions() {
     };
     for name in SPEECH_MODELS {
         let (model, _, features, _) = subject(name);
-        let programs = [Layout::Cognate, Layout::SharedCache].map(|layout| f32_programs(&model, layout, Attentions::Cross).unwrap());
+        let programs = [Layout::Cognate, Layout::SharedCache]
+            .map(|layout| f32_programs(&model, layout, Attentions::Cross).unwrap());
         let mut sessions = everywhere(&programs[0][0]);
         if let Ok(ort) = Ort::find() {
             let folder = for_our_operators(&programs[1]);
@@ -158,13 +217,28 @@ fn short_windows_are_those_of_a_model_with_fewer_positions() {
             sessions.push(ort.load(&file, &Options::default()).unwrap());
         }
         for n_positions in [1, 17, 30, 49] {
-            let expected = f32_programs(&with_positions(name, n_positions), Layout::Cognate, Attentions::Omit).unwrap();
-            let mut reference = Reference::F64.load(&Source::Graph(expected[0].clone()), &Options::default()).unwrap();
-            let expected = output(&reference.run(&frames(&features, 2 * n_positions)).unwrap(), ENCODER_HIDDEN_STATES);
+            let expected =
+                f32_programs(&with_positions(name, n_positions), Layout::Cognate, Attentions::Omit)
+                    .unwrap();
+            let mut reference = Reference::F64
+                .load(&Source::Graph(expected[0].clone()), &Options::default())
+                .unwrap();
+            let expected = output(
+                &reference.run(&frames(&features, 2 * n_positions)).unwrap(),
+                ENCODER_HIDDEN_STATES,
+            );
             assert_eq!(expected.shape()[1], n_positions);
             for session in &mut sessions {
-                let found = output(&session.run(&frames(&features, 2 * n_positions)).unwrap(), ENCODER_HIDDEN_STATES);
-                assert_close(&found, &expected, 1e-3, &format!("{name}, {n_positions} positions, {}", session.engine()));
+                let found = output(
+                    &session.run(&frames(&features, 2 * n_positions)).unwrap(),
+                    ENCODER_HIDDEN_STATES,
+                );
+                assert_close(
+                    &found,
+                    &expected,
+                    1e-3,
+                    &format!("{name}, {n_positions} positions, {}", session.engine()),
+                );
             }
         }
     }
@@ -178,14 +252,25 @@ fn outputs_that_nobody_reads_are_removed() {
         let run = |without_outputs: &'static [&'static str]| {
             let options = Options { without_outputs, ..Options::default() };
             let mut session = engine.load(&Source::Graph(encoder.clone()), &options).unwrap();
-            let found = session.run(&[(INPUT_FEATURES, features.clone())].into_iter().collect()).unwrap();
+            let found =
+                session.run(&[(INPUT_FEATURES, features.clone())].into_iter().collect()).unwrap();
             (session.outputs().to_vec(), found)
         };
         let ((all, expected), (kept, found)) = (run(&[]), run(&["encoder_attentions."]));
-        assert_eq!(all.len() - kept.len(), model.config().encoder.n_layers, "{}: {all:?}, {kept:?}", engine.name());
+        assert_eq!(
+            all.len() - kept.len(),
+            model.config().encoder.n_layers,
+            "{}: {all:?}, {kept:?}",
+            engine.name()
+        );
         assert_eq!(found.iter().count(), kept.len());
         for name in &kept {
-            assert_close(&output(&found, name), &output(&expected, name), 1e-5, &format!("{}: {name}", engine.name()));
+            assert_close(
+                &output(&found, name),
+                &output(&expected, name),
+                1e-5,
+                &format!("{}: {name}", engine.name()),
+            );
         }
     }
 }

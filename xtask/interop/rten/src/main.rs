@@ -1,7 +1,8 @@
 //! A session of rten, a runtime in pure Rust, for `../python/run_rten.py`.
 //!
-//! `interop-rten GRAPH` writes a JSON list of the graph's inputs, then answers requests. Requests and answers are tensors by name in the
-//! format of safetensors. Each message follows its length in eight bytes.
+//! `interop-rten GRAPH` writes a JSON list of the graph's inputs, then answers requests. Requests
+//! and answers are tensors by name in the format of safetensors. Each message follows its length in
+//! eight bytes.
 
 use std::io::{self, Read, Write};
 use std::process::ExitCode;

@@ -1,7 +1,8 @@
-//! Voice activity by Silero's detector (<https://github.com/snakers4/silero-vad>, MIT): a recurrent network over blocks of 512 samples.
+//! Voice activity by Silero's detector (<https://github.com/snakers4/silero-vad>, MIT): a recurrent
+//! network over blocks of 512 samples.
 //!
-//! Both forms of the package `silero-vad` are read: `silero_vad_16k_sequence.onnx`, which takes many blocks at once, and those that take
-//! one, such as `silero_vad_op18_ifless.onnx`.
+//! Both forms of the package `silero-vad` are read: `silero_vad_16k_sequence.onnx`, which takes
+//! many blocks at once, and those that take one, such as `silero_vad_op18_ifless.onnx`.
 
 use super::{Activity, VoiceDetector};
 use crate::error::{Cause, Result};
@@ -43,22 +44,36 @@ struct Form {
     takes_rate: bool,
 }
 
-const SEQUENCE: Form = Form { states: &[("h", "hn", 1), ("c", "cn", 1)], output: "speech_probs", n_blocks: BLOCKS, takes_rate: false };
-const STREAM: Form = Form { states: &[("state", "stateN", 2)], output: "output", n_blocks: 1, takes_rate: true };
+const SEQUENCE: Form = Form {
+    states: &[("h", "hn", 1), ("c", "cn", 1)],
+    output: "speech_probs",
+    n_blocks: BLOCKS,
+    takes_rate: false,
+};
+const STREAM: Form =
+    Form { states: &[("state", "stateN", 2)], output: "output", n_blocks: 1, takes_rate: true };
 
 impl SileroModel {
-    /// Loads the network from `path` by the engine of `options`; the reference evaluator, which reads no files, leaves it to another.
+    /// Loads the network from `path` by the engine of `options`; the reference evaluator, which
+    /// reads no files, leaves it to another.
     pub(crate) fn load(path: &Path, options: &LoadOptions) -> Result<Self> {
-        let engine = if options.engine == Engine::Reference { Engine::Auto } else { options.engine };
+        let engine =
+            if options.engine == Engine::Reference { Engine::Auto } else { options.engine };
         let runtime = engine.open(Device::Cpu)?;
-        let load = Options { threads: Some(NonZeroUsize::MIN), workers: Some(NonZeroUsize::MIN), ..Options::default() };
+        let load = Options {
+            threads: Some(NonZeroUsize::MIN),
+            workers: Some(NonZeroUsize::MIN),
+            ..Options::default()
+        };
         let graph = runtime.read_file(path, &load)?;
         let session = graph.clone().session();
         let has = |form: &Form| {
             let is_state = |(input, output, _): &(&str, &str, usize)| {
-                session.inputs().iter().any(|name| name == input) && session.outputs().iter().any(|name| name == output)
+                session.inputs().iter().any(|name| name == input)
+                    && session.outputs().iter().any(|name| name == output)
             };
-            form.states.iter().all(is_state) && session.outputs().iter().any(|name| name == form.output)
+            form.states.iter().all(is_state)
+                && session.outputs().iter().any(|name| name == form.output)
         };
         let Some(form) = [SEQUENCE, STREAM].into_iter().find(has) else {
             let (inputs, outputs) = (session.inputs().join(", "), session.outputs().join(", "));
@@ -81,7 +96,13 @@ impl SileroModel {
         if form.takes_rate {
             values.insert("sr", arr0(i64::from(SAMPLE_RATE)).into_dyn());
         }
-        Silero { session: self.graph.clone().session(), form, values, pending: vec![0.0; CONTEXT], probabilities: Vec::new() }
+        Silero {
+            session: self.graph.clone().session(),
+            form,
+            values,
+            pending: vec![0.0; CONTEXT],
+            probabilities: Vec::new(),
+        }
     }
 }
 
@@ -107,7 +128,12 @@ impl Silero {
         self.values.insert("input", input.into_dyn());
         let mut outputs = self.session.run(&self.values)?;
         let mut take = |name: &str| -> Result<Value> {
-            let missing = || Cause::InFolder(format!("{}: the output {name} of the voice detector is missing", self.session.engine()));
+            let missing = || {
+                Cause::InFolder(format!(
+                    "{}: the output {name} of the voice detector is missing",
+                    self.session.engine()
+                ))
+            };
             Ok(outputs.remove(name).ok_or_else(missing)?)
         };
         self.probabilities.extend(take(self.form.output)?.to_f32()?.iter().take(n_blocks));

@@ -1,7 +1,10 @@
 //! Inputs and outputs of a kernel call.
 
 use crate::program::{self, Tensors};
-use ::ort::sys::{ONNXTensorElementDataType as ElementType, OrtKernelContext, OrtStatusPtr, OrtTensorTypeAndShapeInfo, OrtValue};
+use ::ort::sys::{
+    ONNXTensorElementDataType as ElementType, OrtKernelContext, OrtStatusPtr,
+    OrtTensorTypeAndShapeInfo, OrtValue,
+};
 use ::ort::{Error, Result};
 use cognate_kernels::Parallel;
 use std::cell::Cell;
@@ -42,14 +45,20 @@ impl<'c> Context<'c> {
     ///
     /// # Safety
     /// `context` is the library's for a call that does not end before `'c`.
-    pub(super) unsafe fn new(context: *mut OrtKernelContext, caches: &'c [[usize; 2]], threads: usize) -> Self {
+    pub(super) unsafe fn new(
+        context: *mut OrtKernelContext,
+        caches: &'c [[usize; 2]],
+        threads: usize,
+    ) -> Self {
         Self { context, caches, threads, taken: Cell::new(0), _lent: PhantomData }
     }
 
     /// The input at `index`.
     fn input<T: Element>(&self, index: usize) -> Result<(Vec<usize>, &'c [T])> {
         if self.caches.iter().any(|&[input, _]| input == index) {
-            return Err(Error::new(format!("input {index} is overwritten; request it with its output")));
+            return Err(Error::new(format!(
+                "input {index} is overwritten; request it with its output"
+            )));
         }
         let (value, shape) = self.value(index)?;
         // SAFETY: the library keeps this number of elements of this type during the call, and
@@ -78,8 +87,8 @@ impl<'c> Context<'c> {
         let (from, n) = (data::<f32>(value)?, shape.iter().product());
         let to = self.made::<f32>(output, &shape)?;
         if !ptr::eq(to, from) {
-            // SAFETY: two tensors of this size that begin at different addresses do not overlap: the library
-            // gives an output separate memory, or the caller memory of its input.
+            // SAFETY: two tensors of this size that begin at different addresses do not overlap:
+            // the library gives an output separate memory, or the caller memory of its input.
             unsafe { ptr::copy_nonoverlapping(from, to, n) };
         }
         // SAFETY: one memory of this size, of which this is the only reference: no other function
@@ -99,7 +108,9 @@ impl Parallel for Context<'_> {
         let data = ptr::from_ref::<Work<'_>>(&work).cast_mut().cast();
         // SAFETY: the library calls the function for each index below the count, and returns
         // after all calls.
-        let done = check(unsafe { (::ort::api().KernelContext_ParallelFor)(self.context, call, n, 0, data) });
+        let done = check(unsafe {
+            (::ort::api().KernelContext_ParallelFor)(self.context, call, n, 0, data)
+        });
         done.expect("the library has threads for every call of a kernel");
     }
 
@@ -149,20 +160,41 @@ impl Context<'_> {
         let mut value = ptr::null();
         // SAFETY: here and below, the context is that of the current call, and the library writes
         // to the given pointer.
-        check(unsafe { (::ort::api().KernelContext_GetInput)(self.context, index, &raw mut value) })?;
-        if value.is_null() { Err(Error::new(format!("input {index} is missing"))) } else { Ok((value, shape(value)?)) }
+        check(unsafe {
+            (::ort::api().KernelContext_GetInput)(self.context, index, &raw mut value)
+        })?;
+        if value.is_null() {
+            Err(Error::new(format!("input {index} is missing")))
+        } else {
+            Ok((value, shape(value)?))
+        }
     }
 
     /// The address of the output at `index`, of this shape and type.
     fn made<T: Element>(&self, index: usize, shape: &[usize]) -> Result<*mut T> {
-        let bit = u32::try_from(index).ok().and_then(|index| 1u128.checked_shl(index)).filter(|bit| self.taken.get() & bit == 0);
+        let bit = u32::try_from(index)
+            .ok()
+            .and_then(|index| 1u128.checked_shl(index))
+            .filter(|bit| self.taken.get() & bit == 0);
         let bit = bit.ok_or_else(|| Error::new(format!("output {index} is requested twice")))?;
         self.taken.set(self.taken.get() | bit);
         let sizes: Vec<i64> = shape.iter().map(|&size| size as i64).collect();
         let mut value = ptr::null_mut();
         // SAFETY: as above, with the given number of sizes.
-        check(unsafe { (::ort::api().KernelContext_GetOutput)(self.context, index, sizes.as_ptr(), sizes.len(), &raw mut value) })?;
-        if value.is_null() { Err(Error::new(format!("output {index} is not used"))) } else { data::<T>(value).map(<*const T>::cast_mut) }
+        check(unsafe {
+            (::ort::api().KernelContext_GetOutput)(
+                self.context,
+                index,
+                sizes.as_ptr(),
+                sizes.len(),
+                &raw mut value,
+            )
+        })?;
+        if value.is_null() {
+            Err(Error::new(format!("output {index} is not used")))
+        } else {
+            data::<T>(value).map(<*const T>::cast_mut)
+        }
     }
 }
 
@@ -170,7 +202,9 @@ impl Context<'_> {
 fn data<T: Element>(value: *const OrtValue) -> Result<*const T> {
     let mut element = ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
     // SAFETY: the description comes from the library.
-    described(value, |info| check(unsafe { (::ort::api().GetTensorElementType)(info, &raw mut element) }))?;
+    described(value, |info| {
+        check(unsafe { (::ort::api().GetTensorElementType)(info, &raw mut element) })
+    })?;
     if element != T::TYPE {
         return Err(Error::new(format!("expected elements of {:?}, found {element:?}", T::TYPE)));
     }
@@ -196,7 +230,10 @@ fn shape(value: *const OrtValue) -> Result<Vec<usize>> {
 }
 
 /// Calls `read` with the type and shape of a value.
-fn described(value: *const OrtValue, read: impl FnOnce(*const OrtTensorTypeAndShapeInfo) -> Result<()>) -> Result<()> {
+fn described(
+    value: *const OrtValue,
+    read: impl FnOnce(*const OrtTensorTypeAndShapeInfo) -> Result<()>,
+) -> Result<()> {
     let mut info = ptr::null_mut();
     // SAFETY: the value is one of the current call; the description is released below, once.
     check(unsafe { (::ort::api().GetTensorTypeAndShape)(value, &raw mut info) })?;

@@ -6,8 +6,9 @@
 //! called by `&self`, so the compiler ensures that it is not written without a lock.
 
 use ::ort::sys::{
-    ONNXTensorElementDataType as ElementType, ORT_API_VERSION, OrtApi, OrtCustomOp, OrtCustomOpDomain,
-    OrtCustomOpInputOutputCharacteristic as Presence, OrtErrorCode, OrtKernelContext, OrtKernelInfo, OrtMemType, OrtStatusPtr,
+    ONNXTensorElementDataType as ElementType, ORT_API_VERSION, OrtApi, OrtCustomOp,
+    OrtCustomOpDomain, OrtCustomOpInputOutputCharacteristic as Presence, OrtErrorCode,
+    OrtKernelContext, OrtKernelInfo, OrtMemType, OrtStatusPtr,
 };
 use ::ort::{Error, Result};
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -36,7 +37,9 @@ impl Attributes<'_> {
     pub(super) fn integer(&self, name: &CStr) -> Option<i64> {
         let mut value = 0;
         // SAFETY: the library lends `info` while a kernel is created, and writes the value.
-        let status = unsafe { (::ort::api().KernelInfoGetAttribute_int64)(self.info, name.as_ptr(), &raw mut value) };
+        let status = unsafe {
+            (::ort::api().KernelInfoGetAttribute_int64)(self.info, name.as_ptr(), &raw mut value)
+        };
         // SAFETY: the status comes from the call.
         unsafe { Error::result_from_status(status) }.ok().map(|()| value)
     }
@@ -146,7 +149,10 @@ unsafe extern "system" fn create<O: Operator>(
     status(made)
 }
 
-unsafe extern "system" fn compute<O: Operator>(kernel: *mut c_void, context: *mut OrtKernelContext) -> OrtStatusPtr {
+unsafe extern "system" fn compute<O: Operator>(
+    kernel: *mut c_void,
+    context: *mut OrtKernelContext,
+) -> OrtStatusPtr {
     // SAFETY: the pointer comes from `create`, and its kernel lives until `destroy`, which is
     // called once after the last run. All references, in any number of threads, are shared, and
     // `O` is `Sync`.

@@ -11,7 +11,11 @@ use ndarray::ArrayViewMutD;
 use std::ptr;
 
 /// Runs once; each output of `pairs` (input, output) overwrites its input.
-pub(super) fn run(shared: &Shared, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {
+pub(super) fn run(
+    shared: &Shared,
+    state: &mut Values,
+    pairs: &[(String, String)],
+) -> Result<Values> {
     let mut written = Vec::with_capacity(pairs.len());
     for (input, output) in pairs {
         let Some(mut value) = state.remove(input) else { continue };
@@ -25,24 +29,39 @@ pub(super) fn run(shared: &Shared, state: &mut Values, pairs: &[(String, String)
     outputs
 }
 
-fn run_over(shared: &Shared, state: &Values, written: &mut [(&String, &String, Value)]) -> Result<Values> {
+fn run_over(
+    shared: &Shared,
+    state: &Values,
+    written: &mut [(&String, &String, Value)],
+) -> Result<Values> {
     let failed = |error: ::ort::Error| {
-        Error::new(ErrorKind::Run, shared.signature.place(), format!("{} failed: {}", shared.engine, one_line(&error)))
+        Error::new(
+            ErrorKind::Run,
+            shared.signature.place(),
+            format!("{} failed: {}", shared.engine, one_line(&error)),
+        )
     };
-    let (mut values, mut outputs) = (Vec::new(), vec![ptr::null_mut(); shared.signature.output_names().len()]);
+    let (mut values, mut outputs) =
+        (Vec::new(), vec![ptr::null_mut(); shared.signature.output_names().len()]);
     for (input, output, value) in written {
         let place = shared.signature.output_names().iter().position(|name| name == *output);
         let array = value.as_f32_mut().expect("converted to an array of the host");
         let tensor = lent(array).map_err(failed)?;
         let place = place.ok_or_else(|| {
-            let message = format!("output {output}: expected one of {}", shared.signature.output_names().join(", "));
+            let message = format!(
+                "output {output}: expected one of {}",
+                shared.signature.output_names().join(", ")
+            );
             Error::new(ErrorKind::Run, shared.signature.place(), message)
         })?;
         outputs[place] = tensor.ptr().cast_mut();
         values.push((input.as_str(), Input::Written(tensor)));
     }
     for (name, value) in state.iter() {
-        values.push((name, Input::Read(given(value, Device::Cpu, shared.signature.takes_half(name))?)));
+        values.push((
+            name,
+            Input::Read(given(value, Device::Cpu, shared.signature.takes_half(name))?),
+        ));
     }
     let arranged = shared.signature.arrange(values)?;
     let pointers: Vec<*const OrtValue> = arranged.iter().map(Input::ptr).collect();

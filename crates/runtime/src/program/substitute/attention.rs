@@ -24,17 +24,26 @@ pub(super) fn of_memory(places: &Places<'_>, index: usize) -> Option<Found> {
     let keys = path.transposed(keys, [0, 1, 3, 2])?;
 
     let weights = weights(places, &softmax.output[0]);
-    let (weighted, product) =
-        weights.as_ref().map(|weights| weights.reader).or_else(|| places.only_reader(&softmax.output[0], "MatMul"))?;
-    let values = other(product, &softmax.output[0]).filter(|values| product.input[1] == **values)?;
-    let (turned, transpose) = places.only_reader(&product.output[0], "Transpose").filter(|(_, node)| permutes(node, [0, 2, 1, 3]))?;
+    let (weighted, product) = weights
+        .as_ref()
+        .map(|weights| weights.reader)
+        .or_else(|| places.only_reader(&softmax.output[0], "MatMul"))?;
+    let values =
+        other(product, &softmax.output[0]).filter(|values| product.input[1] == **values)?;
+    let (turned, transpose) = places
+        .only_reader(&product.output[0], "Transpose")
+        .filter(|(_, node)| permutes(node, [0, 2, 1, 3]))?;
     let (at, reshape) = places.only_reader(&transpose.output[0], "Reshape")?;
-    if ![keys, values].into_iter().chain(mask).all(|tensor| places.has_axes(tensor, 4)) || !places.has_axes(&reshape.output[0], 2) {
+    if ![keys, values].into_iter().chain(mask).all(|tensor| places.has_axes(tensor, 4))
+        || !places.has_axes(&reshape.output[0], 2)
+    {
         return None;
     }
     let (name, mut out) = (&softmax.name, reshape.output.clone());
     let mut after = vec![index, weighted, turned];
-    if let Some((rows, heads, path)) = path.side_by_side(&queries, keys, values).filter(|_| weights.is_none()) {
+    if let Some((rows, heads, path)) =
+        path.side_by_side(&queries, keys, values).filter(|_| weights.is_none())
+    {
         let attributes = vec![float("scale", path.scale), integer("heads", heads)];
         let inputs = match mask {
             Some(mask) => vec![rows.clone(), mask.clone()],
@@ -76,13 +85,21 @@ struct Weights<'g> {
 
 fn weights<'g>(places: &Places<'g>, softmax: &str) -> Option<Weights<'g>> {
     let &[one, another] = places.readers(softmax) else { return None };
-    let [reader, reshape] = if places.node(one, "MatMul").is_some() { [one, another] } else { [another, one] };
+    let [reader, reshape] =
+        if places.node(one, "MatMul").is_some() { [one, another] } else { [another, one] };
     let (product, reshaped) = (places.node(reader, "MatMul")?, places.node(reshape, "Reshape")?);
-    let (transpose, node) = places.only_reader(&reshaped.output[0], "Transpose").filter(|(_, node)| permutes(node, [0, 2, 1, 3, 4]))?;
+    let (transpose, node) = places
+        .only_reader(&reshaped.output[0], "Transpose")
+        .filter(|(_, node)| permutes(node, [0, 2, 1, 3, 4]))?;
     let output = &node.output[0];
     let is_step = matches!(places.shape(output)?, [_, _, _, new, _] if new.dim_value == Some(1));
-    let is_last = places.is_output(output) && places.readers(output).is_empty() && !places.is_output(softmax);
-    (is_step && is_last).then_some(Weights { reader: (reader, product), nodes: [reshape, transpose], output })
+    let is_last =
+        places.is_output(output) && places.readers(output).is_empty() && !places.is_output(softmax);
+    (is_step && is_last).then_some(Weights {
+        reader: (reader, product),
+        nodes: [reshape, transpose],
+        output,
+    })
 }
 
 /// The source of heads `[batch, heads, n, d_k]`.
@@ -104,14 +121,24 @@ struct Path<'p, 'g> {
 impl<'g> Path<'_, 'g> {
     fn found(self, node: NodeProto, at: usize, after: Vec<usize>) -> Option<Found> {
         let nodes = &self.places.graph.node;
-        let is_inner = |output: &String| self.places.readers(output).len() == 1 && !self.places.is_output(output);
+        let is_inner = |output: &String| {
+            self.places.readers(output).len() == 1 && !self.places.is_output(output)
+        };
         let all_inner = self.inner.iter().all(|&index| nodes[index].output.iter().all(is_inner));
-        all_inner.then(|| Found { node, at, replaced: self.inner.into_iter().chain(after).collect() })
+        all_inner.then(|| Found {
+            node,
+            at,
+            replaced: self.inner.into_iter().chain(after).collect(),
+        })
     }
 
     /// The tensor before its multiplication by a number.
     fn unscaled(&mut self, tensor: &'g String) -> &'g String {
-        match self.places.giver(tensor, "Mul").and_then(|(at, mul)| Some((at, &mul.input[0], self.places.number(&mul.input[1])?))) {
+        match self
+            .places
+            .giver(tensor, "Mul")
+            .and_then(|(at, mul)| Some((at, &mul.input[0], self.places.number(&mul.input[1])?)))
+        {
             Some((at, tensor, scale)) => {
                 self.inner.push(at);
                 self.scale *= scale;
@@ -122,7 +149,8 @@ impl<'g> Path<'_, 'g> {
     }
 
     fn transposed(&mut self, tensor: &str, axes: [i64; 4]) -> Option<&'g String> {
-        let (at, node) = self.places.giver(tensor, "Transpose").filter(|(_, node)| permutes(node, axes))?;
+        let (at, node) =
+            self.places.giver(tensor, "Transpose").filter(|(_, node)| permutes(node, axes))?;
         self.inner.push(at);
         Some(&node.input[0])
     }
@@ -143,7 +171,10 @@ impl<'g> Path<'_, 'g> {
         let (at, reshape) = self.places.giver(tensor, "Reshape")?;
         self.inner.push(at);
         let rows = self.unscaled(&reshape.input[0]);
-        let slice = self.places.giver(rows, "Slice").and_then(|(at, slice)| Some((at, slice, self.third(slice, 1)?)));
+        let slice = self
+            .places
+            .giver(rows, "Slice")
+            .and_then(|(at, slice)| Some((at, slice, self.third(slice, 1)?)));
         let Some((at, slice, third)) = slice else { return Some(Heads::Rows(rows)) };
         self.inner.push(at);
         Some(Heads::Third(&slice.input[0], third))
@@ -154,18 +185,26 @@ impl<'g> Path<'_, 'g> {
         let [from, start, end, axes] = slice.input.as_slice() else { return None };
         let [start, end, axes] = [start, end, axes].map(|constant| self.places.integer(constant));
         let (start, end, size) = (start?, end?, self.places.shape(from)?.get(axis)?.dim_value?);
-        let third = (0..3).find(|&third| 3 * start == third * size && 3 * end == (third + 1) * size)?;
+        let third =
+            (0..3).find(|&third| 3 * start == third * size && 3 * end == (third + 1) * size)?;
         (axes? == axis as i64).then_some(third as usize)
     }
 
     /// Returns the rows, the number of heads and the path of all nodes from them, if queries, keys
     /// and values are thirds of the same rows.
-    fn side_by_side(&self, queries: &Heads<'g>, keys: &'g String, values: &'g String) -> Option<(&'g String, i64, Self)> {
+    fn side_by_side(
+        &self,
+        queries: &Heads<'g>,
+        keys: &'g String,
+        values: &'g String,
+    ) -> Option<(&'g String, i64, Self)> {
         let mut path = self.clone();
         let heads = self.places.shape(keys)?[1].dim_value?;
         let (keys, values) = (path.heads_of(keys)?, path.heads_of(values)?);
         match [queries, &keys, &values] {
-            [&Heads::Third(rows, 0), Heads::Third(keys, 1), Heads::Third(values, 2)] if [*keys, *values] == [rows; 2] => {
+            [&Heads::Third(rows, 0), Heads::Third(keys, 1), Heads::Third(values, 2)]
+                if [*keys, *values] == [rows; 2] =>
+            {
                 self.places.has_axes(rows, 2).then_some((rows, heads, path))
             }
             _ => None,

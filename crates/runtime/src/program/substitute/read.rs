@@ -1,12 +1,20 @@
 //! Reads the operations of programs from nodes.
 
 use super::{BETWEEN, CACHED, DOMAIN, GATE, MEMORY, ROTATION, SELF, attribute};
-use crate::program::{Among, Counted, MaskOf, Operation, Places, PositionsFrom, PositionsOf, Scores, Size, TableOf};
+use crate::program::{
+    Among, Counted, MaskOf, Operation, Places, PositionsFrom, PositionsOf, Scores, Size, TableOf,
+};
 use cognate_export::proto::{DataType, NodeProto};
 use cognate_kernels::{Activation, multiplies_integers};
 
 /// The values of the attribute `activation`.
-const ACTIVATIONS: [Activation; 5] = [Activation::Identity, Activation::Relu, Activation::Swish, Activation::Gelu, Activation::TanhGelu];
+const ACTIVATIONS: [Activation; 5] = [
+    Activation::Identity,
+    Activation::Relu,
+    Activation::Swish,
+    Activation::Gelu,
+    Activation::TanhGelu,
+];
 
 /// The operation of a node, if a program computes it.
 pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<Operation<'g>> {
@@ -15,8 +23,11 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
     let integer = |name| attribute(node, name).and_then(|attribute| attribute.i);
     let activation = || ACTIVATIONS.get(usize::try_from(integer("activation")?).ok()?).copied();
     let out = node.output.first()?.as_str();
-    let constant =
-        |name: &str, kind: DataType| places.constant(name).filter(|constant| constant.data_type == kind as i32 && constant.dims.len() <= 2);
+    let constant = |name: &str, kind: DataType| {
+        places
+            .constant(name)
+            .filter(|constant| constant.data_type == kind as i32 && constant.dims.len() <= 2)
+    };
     Some(match (node.domain.as_str(), node.op_type.as_str()) {
         (DOMAIN, BETWEEN) => {
             let outputs: Vec<&str> = node.output.iter().map(String::as_str).collect();
@@ -29,11 +40,20 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
         }
         (DOMAIN, CACHED) => {
             let outputs: Vec<&str> = node.output.iter().map(String::as_str).collect();
-            let &[query, key, value, keys, values, beams, ref bias @ ..] = inputs.as_slice() else { return None };
+            let &[query, key, value, keys, values, beams, ref bias @ ..] = inputs.as_slice() else {
+                return None;
+            };
             let (news, caches, bias) = ([query, key, value], [keys, values], bias.first().copied());
             let window = integer("window").and_then(|window| usize::try_from(window).ok());
             let scores = Scores { scale: float("scale")?, cap: float("cap"), window };
-            Operation::Cached { news, caches, beams, bias, scores, outputs: outputs.try_into().ok()? }
+            Operation::Cached {
+                news,
+                caches,
+                beams,
+                bias,
+                scores,
+                outputs: outputs.try_into().ok()?,
+            }
         }
         (DOMAIN, ROTATION) => {
             let &[x, cosines, sines, beams] = inputs.as_slice() else { return None };
@@ -48,7 +68,13 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
             let &[query, keys, values, ref mask @ ..] = inputs.as_slice() else { return None };
             let mask = mask.first().map(|mask| mask_of(places, mask));
             let weights = node.output.get(1).map(String::as_str);
-            Operation::Memory { inputs: [query, keys, values], mask, scale: float("scale")?, out, weights }
+            Operation::Memory {
+                inputs: [query, keys, values],
+                mask,
+                scale: float("scale")?,
+                out,
+                weights,
+            }
         }
         (DOMAIN, SELF) => {
             let heads = usize::try_from(integer("heads")?).ok().filter(|&heads| heads > 0)?;
@@ -61,44 +87,74 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
         }
         ("", "Gemm") => {
             let [x, weight, bias @ ..] = inputs.as_slice() else { return None };
-            let is_plain = node.attribute.iter().all(|attribute| attribute.name == "transB") && integer("transB") == Some(1);
+            let is_plain = node.attribute.iter().all(|attribute| attribute.name == "transB")
+                && integer("transB") == Some(1);
             let (x, weight) = match constant(weight, DataType::Float) {
                 Some(weight) => (*x, weight),
-                None => (before_rounding(places, x)?, constant(&cast(places, weight, DataType::Float)?.input[0], DataType::Bfloat16)?),
+                None => (
+                    before_rounding(places, x)?,
+                    constant(&cast(places, weight, DataType::Float)?.input[0], DataType::Bfloat16)?,
+                ),
             };
             if !is_plain || weight.dims.len() != 2 {
                 return None;
             }
-            if bias.first().is_some_and(|bias| constant(bias, DataType::Float).is_none_or(|bias| bias.dims.len() != 1)) {
+            if bias.first().is_some_and(|bias| {
+                constant(bias, DataType::Float).is_none_or(|bias| bias.dims.len() != 1)
+            }) {
                 return None;
             }
             Operation::Product { x, weight, bias: bias.first().copied(), out }
         }
         ("com.microsoft", "MatMulIntegerToFloat") => {
             let [x, weight, step, scale, zero] = inputs.as_slice() else { return None };
-            let weight = constant(weight, DataType::Int8).filter(|weight| weight.dims.len() == 2 && places.bytes(zero) == Some(&[128]))?;
+            let weight = constant(weight, DataType::Int8)
+                .filter(|weight| weight.dims.len() == 2 && places.bytes(zero) == Some(&[128]))?;
             let is_fast = usize::try_from(weight.dims[0]).is_ok_and(multiplies_integers);
-            let scale = constant(scale, DataType::Float).filter(|_| is_fast).filter(|scale| scale.dims.as_slice() == &weight.dims[1..])?;
-            Operation::IntegerProduct { x, weight, step: places.number(step)?, scale, end: None, out }
+            let scale = constant(scale, DataType::Float)
+                .filter(|_| is_fast)
+                .filter(|scale| scale.dims.as_slice() == &weight.dims[1..])?;
+            Operation::IntegerProduct {
+                x,
+                weight,
+                step: places.number(step)?,
+                scale,
+                end: None,
+                out,
+            }
         }
         ("", "Transpose") => {
             let (_, reshape) = places.giver(inputs.first()?, "Reshape")?;
             let [x, sizes] = reshape.input.as_slice() else { return None };
-            let is_heads = attribute(node, "perm").is_some_and(|perm| perm.ints == [0, 2, 1, 3]) && places.has_axes(out, 4);
+            let is_heads = attribute(node, "perm").is_some_and(|perm| perm.ints == [0, 2, 1, 3])
+                && places.has_axes(out, 4);
             // Constants can copy sizes of the input, which rows do not have, by a 0.
             let is_computed = places.constant(sizes).is_none();
-            let is_known = |sizes: &[Size<&str>]| is_computed || !sizes.iter().any(|size| matches!(size, Size::Number(0)));
-            let sizes = places.sizes(sizes).filter(|sizes| is_heads && places.has_axes(x, 2) && sizes.len() == 4 && is_known(sizes))?;
+            let is_known = |sizes: &[Size<&str>]| {
+                is_computed || !sizes.iter().any(|size| matches!(size, Size::Number(0)))
+            };
+            let sizes = places.sizes(sizes).filter(|sizes| {
+                is_heads && places.has_axes(x, 2) && sizes.len() == 4 && is_known(sizes)
+            })?;
             Operation::Heads { x, sizes, out }
         }
         ("", "Reshape") => largest(places, &inputs, out)?,
         // Of embeddings, whose rows are in more axes.
         ("", "LayerNormalization") => {
             let &[x, weight, bias] = inputs.as_slice() else { return None };
-            let is_row = |name| constant(name, DataType::Float).is_some_and(|row| row.dims.len() == 1);
-            let fits = is_row(weight) && is_row(bias) && node.output.len() == 1 && integer("axis") == Some(-1);
+            let is_row =
+                |name| constant(name, DataType::Float).is_some_and(|row| row.dims.len() == 1);
+            let fits = is_row(weight)
+                && is_row(bias)
+                && node.output.len() == 1
+                && integer("axis") == Some(-1);
             let (inputs, outputs) = ([x, "", "", "", weight, bias], [out, "", ""]);
-            fits.then_some(Operation::Rows { inputs, epsilon: float("epsilon")?, activation: Activation::Identity, outputs })?
+            fits.then_some(Operation::Rows {
+                inputs,
+                epsilon: float("epsilon")?,
+                activation: Activation::Identity,
+                outputs,
+            })?
         }
         ("", "Mul" | "Gather" | "Cast") => {
             let (ids, tokens, factor) = tokens(places, out)?;
@@ -109,7 +165,10 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
             let (ids, tokens, factor) = tokens(places, one)?;
             let (_, gather) = places.giver(other, "Gather")?;
             let [table, rows] = gather.input.as_slice() else { return None };
-            let positions = PositionsOf { table: constant(table, DataType::Float)?, from: positions(places, ids, rows)? };
+            let positions = PositionsOf {
+                table: constant(table, DataType::Float)?,
+                from: positions(places, ids, rows)?,
+            };
             Operation::Embedding { ids, tokens, factor, positions: Some(positions), out }
         }
         _ => return None,
@@ -135,7 +194,11 @@ fn before_rounding<'g>(places: &Places<'g>, mut rows: &'g str) -> Option<&'g str
 
 /// Rows of tokens times a number: the ids, the table and the factor.
 fn tokens<'g>(places: &Places<'g>, tensor: &'g str) -> Option<(&'g str, TableOf<'g>, f32)> {
-    let table = |name: &str, kind: DataType| places.constant(name).filter(|table| table.data_type == kind as i32 && table.dims.len() == 2);
+    let table = |name: &str, kind: DataType| {
+        places
+            .constant(name)
+            .filter(|table| table.data_type == kind as i32 && table.dims.len() == 2)
+    };
     if let Some((_, gather)) = places.giver(tensor, "Gather") {
         let tokens = TableOf { table: table(&gather.input[0], DataType::Float)?, steps: None };
         return Some((ids(places, &gather.input[1])?, tokens, 1.0));
@@ -151,8 +214,12 @@ fn tokens<'g>(places: &Places<'g>, tensor: &'g str) -> Option<(&'g str, TableOf<
         return tokens(places, one).map(|(ids, table, factor)| (ids, table, factor * number));
     }
     let (_, cast) = places.giver(one, "Cast")?;
-    let [(_, integers), (_, steps)] = [places.giver(&cast.input[0], "Gather")?, places.giver(other, "Gather")?];
-    let found = TableOf { table: table(&integers.input[0], DataType::Int8)?, steps: Some(table(&steps.input[0], DataType::Float)?) };
+    let [(_, integers), (_, steps)] =
+        [places.giver(&cast.input[0], "Gather")?, places.giver(other, "Gather")?];
+    let found = TableOf {
+        table: table(&integers.input[0], DataType::Int8)?,
+        steps: Some(table(&steps.input[0], DataType::Float)?),
+    };
     (integers.input[1] == steps.input[1]).then_some((ids(places, &integers.input[1])?, found, 1.0))
 }
 
@@ -167,10 +234,12 @@ fn positions<'g>(places: &Places<'g>, ids: &str, rows: &'g str) -> Option<Positi
     };
     let [start, end, step] = range.input.as_slice() else { return None };
     let [start, end] = [start, end].map(|size| places.sizes(size)?.pop());
-    (places.integer(step) == Some(1)).then_some(PositionsFrom::Sizes { sizes: [start?, end?], counted })
+    (places.integer(step) == Some(1))
+        .then_some(PositionsFrom::Sizes { sizes: [start?, end?], counted })
 }
 
-/// Positions that are as many as a beam holds before them, `Σ (0 <= beam) + offset`: the input of beams, and the offset.
+/// Positions that are as many as a beam holds before them, `Σ (0 <= beam) + offset`: the input of
+/// beams, and the offset.
 pub(super) fn held<'g>(places: &Places<'g>, rows: &'g str) -> Option<(&'g str, usize)> {
     if let Some((_, add)) = places.giver(rows, "Add") {
         let (beams, 0) = held(places, &add.input[0])? else { return None };
@@ -180,13 +249,20 @@ pub(super) fn held<'g>(places: &Places<'g>, rows: &'g str) -> Option<(&'g str, u
     let (_, held) = places.giver(&sum.input[0], "Where")?;
     let (_, compared) = places.giver(&held.input[0], "LessOrEqual")?;
     let [zero, beams] = compared.input.as_slice() else { return None };
-    let is_count = [zero, &held.input[1], &held.input[2], &sum.input[1]].map(|number| places.integer(number)) == [0, 1, 0, 2].map(Some);
+    let is_count = [zero, &held.input[1], &held.input[2], &sum.input[1]]
+        .map(|number| places.integer(number))
+        == [0, 1, 0, 2].map(Some);
     let is_input = places.graph.input.iter().any(|input| input.name == *beams);
     (is_count && is_input && places.has_axes(beams, 3)).then_some((beams, 0))
 }
 
-/// Positions that count the tokens of `tokens` but padding: `(count + first) · is_token + pad`, and the range of `first`.
-fn counted<'g>(places: &Places<'g>, tokens: &str, positions: &str) -> Option<(&'g NodeProto, Counted)> {
+/// Positions that count the tokens of `tokens` but padding: `(count + first) · is_token + pad`, and
+/// the range of `first`.
+fn counted<'g>(
+    places: &Places<'g>,
+    tokens: &str,
+    positions: &str,
+) -> Option<(&'g NodeProto, Counted)> {
     let (_, sum) = places.giver(positions, "Add")?;
     let (_, product) = places.giver(&sum.input[0], "Mul")?;
     let (_, count) = places.giver(&product.input[0], "Add")?;
@@ -195,12 +271,16 @@ fn counted<'g>(places: &Places<'g>, tokens: &str, positions: &str) -> Option<(&'
     let (_, is_token) = places.giver(&product.input[1], "Where")?;
     let (_, equal) = places.giver(&is_token.input[0], "Equal")?;
     let pad = places.integer(&sum.input[1])?;
-    let is_counted = cumulative.input[0] == product.input[1] && places.integer(&equal.input[1]) == Some(pad);
-    let is_token = [&is_token.input[1], &is_token.input[2]].map(|constant| places.integer(constant)) == [Some(0), Some(1)];
+    let is_counted =
+        cumulative.input[0] == product.input[1] && places.integer(&equal.input[1]) == Some(pad);
+    let is_token = [&is_token.input[1], &is_token.input[2]]
+        .map(|constant| places.integer(constant))
+        == [Some(0), Some(1)];
     let given = &equal.input[0];
     let is_single = places.shape(given)?.last()?.dim_value == Some(1);
     let is_whole = is_single || given == tokens;
-    (is_counted && is_token && is_whole && ids(places, given)? == tokens).then_some((range, Counted { pad, is_single }))
+    (is_counted && is_token && is_whole && ids(places, given)? == tokens)
+        .then_some((range, Counted { pad, is_single }))
 }
 
 /// Token ids that are an input of the graph, before reshapes.
@@ -219,9 +299,14 @@ fn mask_of<'g>(places: &Places<'g>, tensor: &'g str) -> MaskOf<'g> {
         let (_, sub) = places.giver(&mul.input[0], "Sub")?;
         let (_, cast) = places.giver(&sub.input[1], "Cast")?;
         let is_shared = matches!(places.shape(tensor)?, [_, heads, queries, _] if [heads.dim_value, queries.dim_value] == [Some(1); 2]);
-        let is_mask = is_shared && places.number(&sub.input[0]) == Some(1.0) && places.has_axes(&cast.input[0], 2);
+        let is_mask = is_shared
+            && places.number(&sub.input[0]) == Some(1.0)
+            && places.has_axes(&cast.input[0], 2);
         let is_input = places.graph.input.iter().any(|input| input.name == cast.input[0]);
-        (is_mask && is_input).then_some(MaskOf { tensor: &cast.input[0], hidden: Some(places.number(&mul.input[1])?) })
+        (is_mask && is_input).then_some(MaskOf {
+            tensor: &cast.input[0],
+            hidden: Some(places.number(&mul.input[1])?),
+        })
     };
     padding().unwrap_or(MaskOf { tensor, hidden: None })
 }
@@ -234,6 +319,8 @@ fn largest<'g>(places: &Places<'g>, inputs: &[&'g str], out: &'g str) -> Option<
     }
     let (_, max) = places.giver(x, "Max")?;
     let [x, least] = max.input.as_slice() else { return None };
-    let sizes = places.sizes(sizes).filter(|_| places.constant(sizes).is_none() && places.has_axes(x, 2))?;
+    let sizes = places
+        .sizes(sizes)
+        .filter(|_| places.constant(sizes).is_none() && places.has_axes(x, 2))?;
     Some(Operation::Largest { x, least: places.number(least)?, sizes, out })
 }

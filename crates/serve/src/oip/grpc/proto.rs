@@ -1,4 +1,5 @@
-//! The messages of KServe's `grpc_predict_v2.proto` that the server reads and writes, by their field numbers.
+//! The messages of KServe's `grpc_predict_v2.proto` that the server reads and writes, by their
+//! field numbers.
 
 use prost::{Message, Oneof};
 use serde_json::{Value, json};

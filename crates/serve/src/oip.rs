@@ -363,7 +363,9 @@ async fn generation(server: &Server, request: Request) -> Result<Job, Failure> {
         None | Some(Value::Null) => {}
         Some(Value::Object(parameters)) => fields.extend(parameters),
         Some(other) => {
-            return Err(Failure::bad(format_args!("parameters: expected an object, found {other}")));
+            return Err(Failure::bad(format_args!(
+                "parameters: expected an object, found {other}"
+            )));
         }
     }
     fields.retain(|name, _| !["id", "stream"].contains(&name.as_str()));

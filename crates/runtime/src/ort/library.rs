@@ -151,9 +151,8 @@ fn identify(place: &str, path: &Path, handle: libloading::Library) -> Result<Lib
     let version =
         unsafe { CStr::from_ptr((base.GetVersionString)()) }.to_string_lossy().into_owned();
     // SAFETY: as above; the function returns null for an unsupported version.
-    if release(&version) < Some((1, MINOR_VERSION))
-        || unsafe { (base.GetApi)(ORT_API_VERSION) }.is_null()
-    {
+    let lacks_version = || unsafe { (base.GetApi)(ORT_API_VERSION) }.is_null();
+    if release(&version) < Some((1, MINOR_VERSION)) || lacks_version() {
         return Err(wrong(place, format!("version {version}")));
     }
     Ok(Library { path: path.to_path_buf(), version, _handle: handle })

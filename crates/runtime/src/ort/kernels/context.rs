@@ -201,8 +201,8 @@ impl Context<'_> {
 /// The address of a tensor's elements, which must be of this type.
 fn data<T: Element>(value: *const OrtValue) -> Result<*const T> {
     let mut element = ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-    // SAFETY: the description comes from the library.
     described(value, |info| {
+        // SAFETY: the description comes from the library.
         check(unsafe { (::ort::api().GetTensorElementType)(info, &raw mut element) })
     })?;
     if element != T::TYPE {

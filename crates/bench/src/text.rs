@@ -101,6 +101,18 @@ impl Precision {
     pub(crate) fn theirs(self) -> &'static str {
         ["float32", "int8"][self as usize]
     }
+
+    /// Exports a checkpoint for ONNX Runtime, without verification.
+    pub(crate) fn export(self, cognate: &Path, model: &Path, out: &Path) -> Result<()> {
+        let mut command = Command::new(cognate);
+        command.arg("export").args([model, out]).args([
+            "--target",
+            "ort",
+            "--precision",
+            self.ours(),
+        ]);
+        call(command.args(["--no-verify", "--force", "--quiet"]))
+    }
 }
 
 /// How sentences are translated.
@@ -334,19 +346,7 @@ impl Place<'_> {
             Way::CTranslate2 => {
                 call(self.script(&["convert"]).arg(&self.model).arg(folder).arg(precision.theirs()))
             }
-            Way::Cognate => {
-                let mut ours = Command::new(self.cognate);
-                ours.arg("export").arg(&self.model).arg(folder);
-                call(ours.args([
-                    "--target",
-                    "ort",
-                    "--no-verify",
-                    "--force",
-                    "--quiet",
-                    "--precision",
-                    precision.ours(),
-                ]))
-            }
+            Way::Cognate => precision.export(self.cognate, &self.model, &folder),
         }
     }
 

@@ -155,17 +155,7 @@ impl Place {
     fn prepare(&self, model: &Path, precision: Precision) -> Result<()> {
         let theirs = self.theirs(precision);
         call(self.script("convert", 1).arg(model).arg(theirs).arg(precision.theirs()))?;
-        let mut ours = Command::new(&self.cognate);
-        ours.arg("export").arg(model).arg(self.ours(precision));
-        call(ours.args([
-            "--target",
-            "ort",
-            "--no-verify",
-            "--force",
-            "--quiet",
-            "--precision",
-            precision.ours(),
-        ]))
+        precision.export(&self.cognate, model, &self.ours(precision))
     }
 
     /// The script for faster-whisper on as many processors as threads.

@@ -108,7 +108,7 @@ pub fn run(arguments: &Arguments, started: impl FnOnce(SocketAddr)) -> Result<()
         if !models.iter().any(|model| model.name == *name) {
             return Err(Error::new(
                 ErrorKind::Options,
-                format_args!("--languages: expected the name of a --model, found {name}"),
+                format_args!("--languages: expected the name of a --model of text, found {name}"),
             ));
         }
     }

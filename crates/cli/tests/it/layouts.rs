@@ -8,6 +8,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+fn export_unverified(model: &Path, out: &Path, layout: &str) {
+    let [model, out] = [model, out].map(|path| path.to_str().unwrap());
+    run(&["export", model, out, "--layout", layout, "--no-verify"]).ok();
+}
+
 /// Exported and verified on every engine that is here: numbers against the f64 reference, and
 /// decoded tokens.
 #[test]
@@ -76,15 +81,7 @@ fn no_weight_is_stored_twice() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     // Source, target and output are one table in it.
-    run(&[
-        "export",
-        golden("t5").to_str().unwrap(),
-        out.to_str().unwrap(),
-        "--layout",
-        "hf",
-        "--no-verify",
-    ])
-    .ok();
+    export_unverified(&golden("t5"), &out, "hf");
     let path = out.join("onnx/decoder_model_merged.onnx");
     let graph = read_model(&path).unwrap().graph.unwrap();
     let data = fs::read(path.with_extension("onnx_data")).unwrap();
@@ -124,15 +121,7 @@ fn wrong_layouts_are_refused() {
 fn a_folder_of_optimum_is_translated_with() {
     let folder = tempfile::tempdir().unwrap();
     let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
-    run(&[
-        "export",
-        bundled_checkpoint().to_str().unwrap(),
-        ours.to_str().unwrap(),
-        "--layout",
-        "hf",
-        "--no-verify",
-    ])
-    .ok();
+    export_unverified(&bundled_checkpoint(), &ours, "hf");
     fs::create_dir(&theirs).unwrap();
     let files = fs::read_dir(&ours)
         .unwrap()
@@ -387,15 +376,7 @@ fn examples_decode_in_other_programs() {
     let Some(python) = cognate_testing::python() else { return };
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
-    run(&[
-        "export",
-        bundled_checkpoint().to_str().unwrap(),
-        out.to_str().unwrap(),
-        "--layout",
-        "generate",
-        "--no-verify",
-    ])
-    .ok();
+    export_unverified(&bundled_checkpoint(), &out, "generate");
     let readme =
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../onnx/README.md")).unwrap();
     let example = readme.split("```python\n").nth(1).unwrap().split("```").next().unwrap();

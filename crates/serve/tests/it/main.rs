@@ -385,7 +385,7 @@ fn wrong_starts_are_refused() {
     );
     assert!(
         start(&["--model", &model, "--languages", "other=en-de"])
-            .contains("expected the name of a --model, found other")
+            .contains("expected the name of a --model of text, found other")
     );
     assert!(start(&["--model", &model, "--api-keys", "/no/such"]).contains("/no/such"));
     assert!(start(&["--model", &model, "--cors", "\u{1}"]).contains("--cors: expected an origin"));

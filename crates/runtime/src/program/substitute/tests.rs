@@ -1,0 +1,542 @@
+//! Graphs of exports with and without programs.
+
+use super::*;
+use crate::{BEST, Options, Ort, Runtime, SHORTLIST, Session, Source, Values};
+use cognate_export::{Existing, Export, Metadata, Target, read_model, write_folder};
+use cognate_graph::{Program, Steps};
+use cognate_kernels::multiplies_integers;
+use cognate_model::{Attentions, Layout, Model};
+use cognate_passes::{bfloat16::in_bfloat16, fuse::fuse, quantize};
+use cognate_testing::{
+    SPEECH_MODELS, bundled_checkpoint, decoder_models, golden, golden_models, testdata,
+};
+use ndarray::{Array2, ArrayD};
+use std::num::NonZeroUsize;
+use std::thread;
+use tempfile::TempDir;
+
+/// The weights of a folder.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stored {
+    Floats,
+    Bf16,
+    Integers,
+}
+use Stored::{Bf16, Floats, Integers};
+
+impl Stored {
+    /// Those that programs multiply on this processor.
+    fn fast() -> Vec<Self> {
+        if multiplies_integers(256) { vec![Floats, Bf16, Integers] } else { vec![Floats, Bf16] }
+    }
+}
+
+/// A folder with the encoder and decoder of a model, for ONNX Runtime only.
+fn exported(model: &Model, stored: Stored) -> TempDir {
+    exported_with(model, stored, Attentions::Omit)
+}
+
+fn exported_with(model: &Model, stored: Stored, attentions: Attentions) -> TempDir {
+    let layout = Layout::SharedCache;
+    let graphs = model.programs(layout, attentions).unwrap();
+    let mut programs: Vec<Program> = graphs.iter().map(|program| fuse(program).unwrap()).collect();
+    if stored == Bf16 {
+        programs = programs.iter().map(|program| in_bfloat16(program).unwrap()).collect();
+    }
+    if stored == Integers {
+        let options = quantize::Options::Columns {
+            steps: Steps::Row,
+            unscaled: Some(["logits", "logits_scale"]),
+        };
+        programs = quantize::quantize(&programs.iter().collect::<Vec<_>>(), options).unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let metadata = Metadata {
+        properties: [(SHARED_CACHE[0].into(), SHARED_CACHE[1].into())].into(),
+        ..Metadata::default()
+    };
+    let files: Vec<_> = layout.files_of(model.config().parts).into_iter().zip(&programs).collect();
+    let export =
+        Export { target: Target::Ort, ..Export::new(&files, "weights.onnx_data", &metadata) };
+    write_folder(folder.path(), &export, &[], Existing::Replace).unwrap();
+    folder
+}
+
+/// The golden models whose attention has a form over shared caches.
+fn models() -> Vec<String> {
+    let has_form = |name: &String| {
+        Model::open(&golden(name)).unwrap().config().require_shared_caches().is_ok()
+    };
+    golden_models().into_iter().filter(has_form).collect()
+}
+
+/// The operators of encoder and decoder, after `substitute`.
+fn operators(model: &Model, stored: Stored) -> [Vec<String>; 2] {
+    let folder = exported(model, stored);
+    let operators = Layout::SharedCache.files().iter().map(|file| {
+        let mut graph = read_model(&folder.path().join(file)).unwrap().graph.unwrap();
+        assert!(with_own(&mut graph) > 0, "places for our operators");
+        graph.node.into_iter().map(|node| node.op_type).collect()
+    });
+    operators.collect::<Vec<_>>().try_into().unwrap()
+}
+
+/// In every family: otherwise a change of exported graphs could disable the operators, and only
+/// the speed would show it.
+#[test]
+fn all_attention_is_found_in_every_family() {
+    for name in models().iter().map(String::as_str).chain(SPEECH_MODELS) {
+        let model = Model::open(&golden(name)).unwrap();
+        let [encoder, decoder] = operators(&model, Floats);
+        let count = |operators: &[String], wanted: &str| {
+            operators.iter().filter(|operator| *operator == wanted).count()
+        };
+        let [n_encoder, n_decoder] =
+            [model.config().encoder.n_layers, model.config().decoder.n_layers];
+        if name.contains("t5gemma") {
+            // Grouped or rotated queries, and bounded scores.
+            assert_eq!(count(&decoder, "CachedAttention"), n_decoder, "{name}: {decoder:?}");
+            continue;
+        }
+        assert_eq!(count(&encoder, "SelfAttention"), n_encoder, "{name}: {encoder:?}");
+        assert_eq!(
+            [count(&decoder, "CachedAttention"), count(&decoder, "MemoryAttention")],
+            [n_decoder; 2],
+            "{name}: {decoder:?}"
+        );
+        assert_eq!([count(&encoder, "Softmax"), count(&decoder, "Softmax")], [0; 2], "{name}");
+    }
+}
+
+/// What is left to ONNX Runtime costs more time than it computes.
+#[test]
+fn a_small_model_is_one_program() {
+    let model = Model::open(&bundled_checkpoint()).unwrap();
+    for stored in [Floats, Bf16, Integers] {
+        let folder = exported(&model, stored);
+        for file in Layout::SharedCache.files() {
+            let own = substitute(read_model(&folder.path().join(file)).unwrap(), folder.path(), 1)
+                .unwrap();
+            let operators: Vec<_> =
+                own.model.graph.unwrap().node.into_iter().map(|node| node.op_type).collect();
+            let is_one = Stored::fast().contains(&stored);
+            let n_programs = operators.iter().filter(|operator| **operator == PROGRAM).count();
+            assert!(!is_one || (n_programs == 1 && operators.len() <= 5), "{file}: {operators:?}");
+        }
+    }
+}
+
+/// The encoder after its convolutions, and the decoder, which reads the text before a window at
+/// once.
+#[test]
+fn speech_models_are_programs() {
+    for name in SPEECH_MODELS {
+        let model = Model::open(&golden(name)).unwrap();
+        let forms = Stored::fast()
+            .into_iter()
+            .map(|stored| (stored, Attentions::Cross))
+            .chain([(Floats, Attentions::Omit)]);
+        for (stored, attentions) in forms {
+            let folder = exported_with(&model, stored, attentions);
+            let own = Layout::SharedCache.files().iter().map(|file| {
+                let own =
+                    substitute(read_model(&folder.path().join(file)).unwrap(), folder.path(), 1)
+                        .unwrap();
+                let operators: Vec<_> =
+                    own.model.graph.unwrap().node.into_iter().map(|node| node.op_type).collect();
+                (own.prefill, operators)
+            });
+            let [(_, encoder), (prefill, decoder)] = own.collect::<Vec<_>>().try_into().unwrap();
+            let count =
+                |wanted: &str| encoder.iter().filter(|operator| *operator == wanted).count();
+            assert_eq!(
+                [PROGRAM, "Conv", "Transpose", "Gemm", "LayerNormalization"].map(count),
+                [1, 2, 1, 0, 0],
+                "{name}: {encoder:?}"
+            );
+            assert!(prefill, "{name}: {decoder:?}");
+        }
+    }
+}
+
+/// They read prompts at once, of different lengths.
+#[test]
+fn decoders_alone_are_one_program() {
+    let layout = Layout::SharedCache;
+    for name in decoder_models() {
+        let model = Model::open(&testdata("decoders").join(&name)).unwrap();
+        for stored in Stored::fast() {
+            let folder = exported(&model, stored);
+            let own = substitute(
+                read_model(&folder.path().join(layout.file())).unwrap(),
+                folder.path(),
+                1,
+            )
+            .unwrap();
+            let operators: Vec<_> =
+                own.model.graph.unwrap().node.into_iter().map(|node| node.op_type).collect();
+            assert!(own.own_lengths && own.prefill, "{name}: {operators:?}");
+            // Positions that are added to projected tokens, and bounded logits.
+            let left = if ["opt-narrow", "gemma2"].contains(&name.as_str()) { 5 } else { 0 };
+            let n_programs = operators.iter().filter(|operator| **operator == PROGRAM).count();
+            assert!(n_programs == 1 && operators.len() <= 1 + left, "{name}: {operators:?}");
+        }
+    }
+}
+
+/// Otherwise they could not join running batches.
+#[test]
+fn pasts_have_lengths_of_their_own_in_every_family() {
+    let mut without = BTreeSet::new();
+    for name in models() {
+        let model = Model::open(&golden(&name)).unwrap();
+        for stored in [Floats, Bf16, Integers] {
+            let folder = exported(&model, stored);
+            let file = folder.path().join(Layout::SharedCache.files()[1]);
+            let own = substitute(read_model(&file).unwrap(), folder.path(), 1);
+            if own.is_none_or(|own| !own.own_lengths) {
+                without.insert(name.clone());
+            }
+        }
+    }
+    // Embeddings that are normalised before positions are added, and rotations by consecutive
+    // positions.
+    let expected = [
+        "blenderbot-small",
+        "blenderbot-small-untied",
+        "t5gemma",
+        "t5gemma-source-output",
+        "t5gemma-untied",
+    ];
+    assert_eq!(without, expected.map(|name| format!("strange/{name}")).into());
+}
+
+/// Each thread has its own sentences and gets the same bits as alone, with all threads in the
+/// kernels of one session.
+#[test]
+fn threads_run_one_session_with_our_operators() {
+    const THREADS: i64 = 4;
+    let Ok(ort) = Ort::find() else { return eprintln!("skipped: no library of ONNX Runtime") };
+    for stored in [Floats, Bf16, Integers] {
+        let folder = exported(&Model::open(&bundled_checkpoint()).unwrap(), stored);
+        let source = Source::Onnx(folder.path().join(Layout::SharedCache.files()[0]));
+        let inputs = |thread: i64| {
+            let shape = (1 + thread as usize, 7);
+            let ids = Array2::from_shape_fn(shape, |(row, place)| {
+                3 + thread * 100 + 10 * row as i64 + place as i64
+            })
+            .into_dyn();
+            [("input_ids", ids), ("attention_mask", Array2::ones(shape).into_dyn())]
+                .into_iter()
+                .collect::<Values>()
+        };
+        let run = |session: &mut dyn Session, thread| {
+            let outputs = session.run(&inputs(thread)).unwrap();
+            outputs.get("encoder_hidden_states").unwrap().to_f32().unwrap()
+        };
+        let workers = NonZeroUsize::new(THREADS as usize);
+        let loaded = ort
+            .read(
+                &source,
+                &Options { threads: NonZeroUsize::new(1), workers, ..Options::default() },
+            )
+            .unwrap();
+        let mut alone = loaded.clone().session();
+        assert!(alone.engine().ends_with("with Cognate's operators"), "{}", alone.engine());
+        let expected: Vec<_> = (0..THREADS).map(|thread| run(alone.as_mut(), thread)).collect();
+        let mut plain = ort.load(&source, &Options { plain: true, ..Options::default() }).unwrap();
+        thread::scope(|scope| {
+            for (thread, expected) in (0..THREADS).zip(&expected) {
+                let loaded = loaded.clone();
+                scope.spawn(move || {
+                    let mut session = loaded.session();
+                    (0..50).for_each(|_| {
+                        assert!(run(session.as_mut(), thread) == *expected, "thread {thread}")
+                    });
+                });
+            }
+        });
+        if stored == Floats {
+            for (thread, expected) in (0..THREADS).zip(&expected) {
+                let difference = (&run(plain.as_mut(), thread) - expected).mapv(f32::abs);
+                assert!(difference.iter().all(|&difference| difference < 1e-4), "thread {thread}");
+            }
+        }
+    }
+}
+
+/// A step of the bundled model with the output layer's inputs, on an engine.
+struct Asked {
+    decoder: Box<dyn Session>,
+    state: Values,
+    /// What the last logits are to be multiplied by.
+    scales: Vec<f32>,
+}
+
+impl Asked {
+    const BATCH: usize = 2;
+    const BEAMS: usize = 3;
+    const ROWS: usize = Self::BATCH * Self::BEAMS;
+
+    fn new(engine: &dyn Runtime, model: &Model, stored: Stored) -> Self {
+        let (folder, stack) = (exported(model, stored), model.config().decoder);
+        let load = |file: &str| {
+            engine.load(&Source::Onnx(folder.path().join(file)), &Options::default()).unwrap()
+        };
+        let files = Layout::SharedCache.files();
+        let (mut encoder, decoder) = (load(files[0]), load(files[1]));
+        assert!(!encoder.takes_shortlist() && decoder.takes_shortlist(), "{}", decoder.engine());
+        assert!(
+            !decoder.inputs().iter().any(|input| [SHORTLIST, BEST].contains(&input.as_str())),
+            "an input of the file"
+        );
+        let ids =
+            Array2::from_shape_fn((Self::BATCH, 5), |(row, place)| (20 + 7 * row + place) as i64)
+                .into_dyn();
+        let mask = Array2::<i64>::ones((Self::BATCH, 5)).into_dyn();
+        let mut state: Values =
+            [("input_ids", ids), ("attention_mask", mask)].into_iter().collect();
+        let encoded = encoder.run(&state).unwrap();
+        encoded
+            .into_iter()
+            .filter(|(name, _)| decoder.inputs().contains(name))
+            .for_each(|(name, value)| state.insert(&name, value));
+        let tokens = Array2::from_shape_fn((Self::BATCH, Self::BEAMS), |(row, beam)| {
+            (5 + row + 3 * beam) as i64
+        });
+        state.insert("input_ids", tokens.into_dyn());
+        state.insert("cache_beams", ArrayD::<i64>::zeros(vec![Self::BATCH, Self::BEAMS, 0]));
+        for name in decoder.inputs().iter().filter(|name| name.starts_with("past.")) {
+            state.insert(
+                name,
+                ArrayD::<f32>::zeros(vec![Self::ROWS, stack.key_heads, 4, stack.d_k]),
+            );
+        }
+        Self { decoder, state, scales: Vec::new() }
+    }
+
+    fn logits(&mut self, input: &str, tokens: &[i64]) -> Result<ArrayD<f32>, String> {
+        self.state.insert(input, ndarray::Array1::from(tokens.to_vec()).into_dyn());
+        let outputs = self.decoder.run(&self.state).map_err(|error| error.to_string())?;
+        self.state.remove(input);
+        let scales = outputs
+            .get("logits_scale")
+            .map(|scales| scales.to_f32().unwrap().into_iter().collect());
+        self.scales = scales.unwrap_or_else(|| vec![1.0; Self::ROWS]);
+        Ok(outputs.get("logits").unwrap().to_f32().unwrap())
+    }
+}
+
+/// The bundled model, and the same with a bias of its logits, as OPUS-MT's have.
+fn bundled() -> [Model; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(bundled_checkpoint())
+        .unwrap()
+        .map(Result::unwrap)
+        .filter(|file| file.path().is_file())
+    {
+        std::fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+    }
+    let weights = folder.path().join("model.safetensors");
+    let mut bytes = std::fs::read(&weights).unwrap();
+    let values = 8 + u64::from_le_bytes(*bytes.first_chunk().unwrap()) as usize;
+    let header: serde_json::Value = serde_json::from_slice(&bytes[8..values]).unwrap();
+    let [start, end] = [0, 1]
+        .map(|index| header["final_logits_bias"]["data_offsets"][index].as_u64().unwrap() as usize);
+    for (token, place) in bytes[values + start..values + end].chunks_exact_mut(4).enumerate() {
+        place.copy_from_slice(&((token as f32).sin() * 3.0).to_le_bytes());
+    }
+    std::fs::write(&weights, bytes).unwrap();
+    [bundled_checkpoint(), folder.path().to_owned()].map(|folder| Model::open(&folder).unwrap())
+}
+
+/// The engines that run programs, with all weights that they multiply, of both models.
+fn asked(models: &[Model]) -> Vec<Asked> {
+    models.iter().flat_map(asked_of).collect()
+}
+
+fn asked_of(model: &Model) -> Vec<Asked> {
+    let ort = Ort::find().ok().map(|ort| Box::new(ort) as Box<dyn Runtime>);
+    let engines = [Some(Box::new(crate::Tract) as Box<dyn Runtime>), ort].into_iter().flatten();
+    let forms = |engine: Box<dyn Runtime>| {
+        let all = if engine.engine() == crate::Engine::Ort {
+            vec![Floats, Bf16, Integers]
+        } else {
+            Stored::fast()
+        };
+        all.into_iter().map(|stored| Asked::new(&*engine, model, stored)).collect::<Vec<_>>()
+    };
+    engines.flat_map(forms).collect()
+}
+
+/// Columns of the output layer, in turns, beside all: the same bits.
+#[test]
+fn a_shortlist_chooses_columns_of_logits() {
+    let models = bundled();
+    let last = models[0].config().vocab as i64 - 1;
+    for mut asked in asked(&models) {
+        let engine = asked.decoder.engine().to_owned();
+        let all = asked.logits(SHORTLIST, &[]).unwrap();
+        assert_eq!(all.shape(), [Asked::ROWS, models[0].config().vocab]);
+        for chosen in
+            [&[1, 17, 18, last][..], &[], &[0], &[1, 17, 18, last], &Vec::from_iter(0..=last)]
+        {
+            let places: Vec<usize> = chosen.iter().map(|&token| token as usize).collect();
+            let expected =
+                if chosen.is_empty() { all.clone() } else { all.select(ndarray::Axis(1), &places) };
+            assert_eq!(asked.logits(SHORTLIST, chosen).unwrap(), expected, "{engine}");
+        }
+        for wrong in [last + 1, -1] {
+            let refused = asked.logits(SHORTLIST, &[3, wrong]).expect_err("no such token");
+            assert!(
+                refused.contains(&format!(
+                    "shortlist: expected tokens below {}, found {wrong}",
+                    last + 1
+                )),
+                "{refused}"
+            );
+        }
+    }
+}
+
+/// The best tokens are those of all logits, which have the same bits.
+#[test]
+fn the_best_tokens_are_found_without_all_logits() {
+    let models = bundled();
+    let vocab = models[0].config().vocab;
+    for mut asked in asked(&models) {
+        let engine = asked.decoder.engine().to_owned();
+        assert!(asked.decoder.finds_best(), "{engine}");
+        let all = asked.logits(BEST, &[]).unwrap();
+        for (count, always) in [(2, &[][..]), (5, &[7, 3, vocab as i64 - 1]), (1, &[0])] {
+            let found = asked.logits(BEST, &[&[count as i64, 0], always].concat()).unwrap();
+            let &[Asked::ROWS, columns] = found.shape() else {
+                panic!("{engine}: {:?}", found.shape())
+            };
+            assert!(columns < 200, "{engine}: {columns} of {vocab}");
+            for (row, all) in found.outer_iter().zip(all.outer_iter()) {
+                let row: Vec<f32> = row.iter().copied().collect();
+                let (tokens, logits) = row.split_at(columns / 2);
+                assert!(tokens.is_sorted());
+                let tokens: Vec<usize> = tokens.iter().map(|&token| token as usize).collect();
+                for (&token, &logit) in tokens.iter().zip(logits) {
+                    assert_eq!(
+                        logit,
+                        if token == vocab { f32::NEG_INFINITY } else { all[token] },
+                        "{engine}: {token}"
+                    );
+                }
+                let mut order: Vec<usize> = (0..vocab).collect();
+                order.sort_by(|&a, &b| all[b].total_cmp(&all[a]));
+                let always = always.iter().map(|&token| token as usize);
+                assert!(
+                    order[..count]
+                        .iter()
+                        .copied()
+                        .chain(always)
+                        .all(|token| tokens.contains(&token)),
+                    "{engine}: {tokens:?}"
+                );
+            }
+        }
+        // Of a shortlist the best are found as if there were no other tokens.
+        let some: Vec<i64> = (0..vocab as i64).step_by(3).collect();
+        asked.state.insert(SHORTLIST, ndarray::Array1::from(some.clone()).into_dyn());
+        let found = asked.logits(BEST, &[2, 0, 6]).unwrap();
+        asked.state.remove(SHORTLIST);
+        for (row, all) in found.outer_iter().zip(all.outer_iter()) {
+            let (tokens, logits) = row.as_slice().unwrap().split_at(found.shape()[1] / 2);
+            let tokens: Vec<i64> = tokens
+                .iter()
+                .map(|&token| token as i64)
+                .filter(|&token| token < vocab as i64)
+                .collect();
+            assert!(
+                tokens.is_sorted()
+                    && tokens.len() < 100
+                    && tokens.iter().all(|token| token % 3 == 0),
+                "{engine}: {tokens:?}"
+            );
+            assert!(
+                tokens.iter().zip(logits).all(|(&token, &logit)| all[token as usize] == logit),
+                "{engine}"
+            );
+            let mut order = some.clone();
+            order.sort_by(|&a, &b| all[b as usize].total_cmp(&all[a as usize]));
+            assert!(
+                order[..2].iter().chain(&[6]).all(|token| tokens.contains(token)),
+                "{engine}: {tokens:?}"
+            );
+        }
+        for wrong in [[-1, 0, 0], [2, 0, vocab as i64]] {
+            let refused = asked.logits(BEST, &wrong).expect_err("no such number");
+            assert!(refused.contains("best: expected "), "{refused}");
+        }
+    }
+}
+
+/// Exactly as many tokens as are wanted, of all and of a shortlist, with the softmax of all
+/// logits times their factors.
+#[test]
+fn the_best_tokens_come_with_the_softmax_of_all() {
+    let models = bundled();
+    let vocab = models[0].config().vocab as i64;
+    for mut asked in asked(&models) {
+        let engine = asked.decoder.engine().to_owned();
+        for shortlist in [(0..vocab).collect::<Vec<_>>(), (0..vocab).step_by(3).collect()] {
+            let all = asked.logits(SHORTLIST, &shortlist).unwrap();
+            asked.state.insert(SHORTLIST, ndarray::Array1::from(shortlist.clone()).into_dyn());
+            let found = asked.logits(BEST, &[9, 1, 6]).unwrap();
+            asked.state.remove(SHORTLIST);
+            for ((row, all), &scale) in found.outer_iter().zip(all.outer_iter()).zip(&asked.scales)
+            {
+                let all = all.as_slice().unwrap();
+                let mut order: Vec<usize> = (0..all.len()).collect();
+                order.sort_by(|&a, &b| all[b].total_cmp(&all[a]).then(a.cmp(&b)));
+                let always = shortlist.iter().position(|&token| token == 6);
+                let mut expected: Vec<usize> = order[..9].iter().copied().chain(always).collect();
+                expected.sort_unstable();
+                expected.dedup();
+                let row = row.as_slice().unwrap();
+                let (tokens, rest) = row.split_at((row.len() - 2) / 2);
+                let tokens: Vec<i64> = tokens
+                    .iter()
+                    .map(|&token| token as i64)
+                    .filter(|&token| token < vocab)
+                    .collect();
+                assert_eq!(
+                    tokens,
+                    expected.iter().map(|&place| shortlist[place]).collect::<Vec<_>>(),
+                    "{engine}"
+                );
+                assert!(
+                    expected.iter().zip(rest).all(|(&place, &logit)| all[place] == logit),
+                    "{engine}"
+                );
+                let scaled = all.iter().map(|&logit| f64::from(logit) * f64::from(scale));
+                let largest = f64::from(all[order[0]]) * f64::from(scale);
+                let log_sum = scaled.map(|logit| (logit - largest).exp()).sum::<f64>().ln();
+                let sums = [largest, log_sum].into_iter().zip(&row[row.len() - 2..]);
+                assert!(
+                    sums.into_iter().all(|(exact, &found)| (exact - f64::from(found)).abs()
+                        < 2e-6 * exact.abs().max(1.0)),
+                    "{engine}: {row:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_are_rounded_in_one_pass_in_every_family() {
+    for name in models().iter().map(String::as_str).chain(SPEECH_MODELS) {
+        let [encoder, decoder] = operators(&Model::open(&golden(name)).unwrap(), Integers);
+        let left = |operators: &[String]| {
+            operators
+                .iter()
+                .filter(|operator| ["QuantizeLinear", "Abs"].contains(&operator.as_str()))
+                .count()
+        };
+        assert_eq!([left(&encoder), left(&decoder)], [0, 0], "{name}: {decoder:?}");
+    }
+}

@@ -2,13 +2,12 @@
 //! in headless Chromium.
 
 use fs_err as fs;
-use std::env::consts::EXE_SUFFIX;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
 use crate::interop::programs::bring_node;
-use crate::workspace::{Workspace, call, capture, succeeds};
+use crate::workspace::{Workspace, capture, succeeds};
 
 const BROWSERS: [&str; 4] = ["chromium", "chromium-headless-shell", "google-chrome", "chrome"];
 
@@ -29,8 +28,8 @@ pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
     )?;
     let folder = home.join("examples");
     fs::create_dir_all(&folder)?;
-    call(workspace.cargo().args(["build", "--quiet", "--package", "cognate-command"]))?;
-    let cognate = workspace.target("debug").join(format!("cognate{EXE_SUFFIX}"));
+    // The command that the wheel's tests call, too.
+    let cognate = workspace.build_served()?;
     let arguments =
         ["export", "testdata/multi30k-en-de", "--layout", "generate", "--no-verify", "--force"];
     capture(

@@ -23,7 +23,5 @@ pub fn deny_warnings(cargo: &mut Command) -> Result<()> {
     cargo
         .env("RUSTC_WORKSPACE_WRAPPER", clippy)
         .env("CLIPPY_ARGS", ["--deny", "warnings", ""].join("__CLIPPY_HACKERY__"));
-    // Nothing is compiled a second time from here, and a panic names its line without them.
-    cargo.envs([("CARGO_INCREMENTAL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "false")]);
     Ok(())
 }

@@ -61,15 +61,7 @@ pub fn check(workspace: &Workspace) -> Result<Option<String>> {
             .arg(packages)
             .arg(&wheel),
     )?;
-    call(workspace.cargo().args([
-        "build",
-        "--quiet",
-        "--package",
-        "cognate-command",
-        "--features",
-        "serve",
-    ]))?;
-    let command = workspace.target("debug").join(format!("cognate{EXE_SUFFIX}"));
+    let command = workspace.build_served()?;
     let mut tests = Command::new(&program);
     tests.current_dir(workspace.root()).args([
         "-m",

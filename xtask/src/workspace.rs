@@ -48,7 +48,17 @@ impl Workspace {
     pub fn cargo(&self) -> Command {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.current_dir(self.root()).stdin(Stdio::null());
+        // Nothing is compiled a second time from here, and a panic names its line without tables.
+        // Both would take gigabytes.
+        command.envs([("CARGO_INCREMENTAL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "false")]);
         command
+    }
+
+    /// Builds the `cognate` command with its server, as tests are built, and returns its path.
+    pub fn build_served(&self) -> Result<PathBuf> {
+        let arguments = ["build", "--quiet", "--package", "cognate-command", "--features", "serve"];
+        call(self.cargo().args(arguments))?;
+        Ok(self.target("debug").join(format!("cognate{EXE_SUFFIX}")))
     }
 
     /// Builds the `cognate` command in release mode and returns its path.

@@ -1,12 +1,12 @@
 //! Attention query by query.
 
-use super::sums::{Ahead, Even, Places, Vectors, products, weighed};
+use super::sums::{Ahead, Even, Places, Vectors, Weighed, products, weighed, weighed_together};
 use super::{Attention, Memory, Step, exponentials};
 use crate::parallel::Shared;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
-/// Scores for which memory is at hand.
+/// Number of scores with preallocated memory.
 const FEW: usize = 512;
 
 /// [`Attention::read`] for some heads.
@@ -29,12 +29,12 @@ impl Read<'_, '_> {
         &self.queries[index * self.stride + head * d_k..][..d_k]
     }
 
-    /// Writes the weights of a head, if they are wanted: exponentials times a factor.
+    /// Writes the weights of a head, if they are requested: exponentials times a factor.
     #[inline(always)]
     pub(super) fn put(&self, [head, index]: [usize; 2], exponentials: &[f32], factor: f32) {
         let Some(weights) = self.weights else { return };
         let start = (index * self.attention.heads + head) * exponentials.len();
-        // SAFETY: a thread has heads of its own.
+        // SAFETY: each thread has its own heads.
         let weights = unsafe { weights.part(start, exponentials.len()) };
         weights
             .iter_mut()
@@ -42,15 +42,15 @@ impl Read<'_, '_> {
             .for_each(|(weight, exponential)| *weight = exponential * factor);
     }
 
-    /// Where the result of a head begins.
+    /// The position where the result of a head begins.
     #[inline(always)]
     pub(super) fn place_of(&self, [head, index]: [usize; 2]) -> usize {
         (index * self.attention.heads + head) * self.attention.d_k
     }
 }
 
-/// Calls a method with the number of registers that hold `d_k` numbers, or 0, and with how many
-/// sums then fit into registers.
+/// Calls a method with the number of registers that contain `d_k` numbers, or 0, and with the
+/// number of sums that then fit into registers.
 macro_rules! by_registers {
     ($simd:ident, $d_k:expr, $of:ident) => {
         match ($d_k % S::F32_LANES, $d_k / S::F32_LANES) {
@@ -85,40 +85,106 @@ impl<'m> Read<'_, 'm> {
 
     #[inline(always)]
     fn run<S: Simd, const V: usize, const W: usize>(self, simd: S) {
-        let (d_k, &Memory { keys, values, places, .. }) = (self.attention.d_k, self.memory);
+        let places = self.memory.places;
         let (wide, rows) = (places.next_multiple_of(S::F32_LANES), self.heads.len() * self.n);
         let mut room = Room::new(wide, rows, self.n);
         let mut first = 0;
         while first < rows {
-            // What is computed for a row does not wait for another's.
+            // Rows are independent: computing one does not wait for another.
             let together = room.together.min(rows - first);
-            for (row, scores) in room.scores(together).chunks_exact_mut(wide).enumerate() {
-                let [head, index] = self.at(first + row);
-                let next = (head + 1).min(self.heads.end - 1);
-                let ahead = (index == 0).then(|| Ahead {
-                    keys: self.of(keys, head),
-                    values: self.of(values, head),
-                    next: self.of(keys, next),
-                    behind: keys.len(),
-                });
-                products::<S, _, V>(
-                    simd,
-                    self.query([head, index]),
-                    self.of(keys, head),
-                    places,
-                    ahead,
-                    scores,
-                );
+            let (mut row, all) = (0, room.scores(together));
+            while row < together {
+                let count = self.sharing::<S>(first + row, together - row);
+                let scores = &mut all[row * wide..][..count * wide];
+                match count {
+                    5 => self.products::<S, V, 5>(simd, first + row, scores),
+                    4 => self.products::<S, V, 4>(simd, first + row, scores),
+                    2 => self.products::<S, V, 2>(simd, first + row, scores),
+                    _ => self.products::<S, V, 1>(simd, first + row, scores),
+                }
+                row += count;
             }
-            for (row, scores) in room.scores(together).chunks_exact_mut(wide).enumerate() {
-                let at = self.at(first + row);
-                let factor = 1.0 / self.memory.weights(simd, at, self.attention, scores);
-                self.put(at, &scores[..places], factor);
-                // SAFETY: a thread has heads of its own.
-                let out = unsafe { self.context.part(self.place_of(at), d_k) };
-                weighed::<S, _, V, W>(simd, &scores[..places], factor, self.of(values, at[0]), out);
+            let mut row = 0;
+            while row < together {
+                let count = self.sharing::<S>(first + row, together - row);
+                let scores = &mut all[row * wide..][..count * wide];
+                match count {
+                    5 => self.sums::<S, V, W, 5>(simd, first + row, scores),
+                    4 => self.sums::<S, V, W, 4>(simd, first + row, scores),
+                    2 => self.sums::<S, V, W, 2>(simd, first + row, scores),
+                    _ => self.sums::<S, V, W, 1>(simd, first + row, scores),
+                }
+                row += count;
             }
             first += together;
+        }
+    }
+
+    /// The number of queries from a row on, among `left`, that read keys and values together.
+    #[inline(always)]
+    fn sharing<S: Simd>(&self, row: usize, left: usize) -> usize {
+        match left.min(self.n - row % self.n) {
+            1 => 1,
+            2 | 3 => 2,
+            // 16 registers instead of 32.
+            _ if S::F32_LANES < 16 => 2,
+            5 => 5,
+            _ => 4,
+        }
+    }
+
+    /// The products of `Q` queries from a row on with all keys.
+    #[inline(always)]
+    fn products<S: Simd, const V: usize, const Q: usize>(
+        &self,
+        simd: S,
+        row: usize,
+        scores: &mut [f32],
+    ) {
+        let Memory { keys, values, places, .. } = *self.memory;
+        let [head, index] = self.at(row);
+        let next = (head + 1).min(self.heads.end - 1);
+        let ahead = (index == 0).then(|| Ahead {
+            keys: self.of(keys, head),
+            values: self.of(values, head),
+            next: self.of(keys, next),
+            behind: keys.len(),
+        });
+        let queries = std::array::from_fn(|query| self.query([head, index + query]));
+        products::<S, _, V, Q>(simd, queries, self.of(keys, head), places, ahead, scores);
+    }
+
+    /// The weighted sums of values for `Q` queries from a row on.
+    #[inline(always)]
+    fn sums<S: Simd, const V: usize, const W: usize, const Q: usize>(
+        &self,
+        simd: S,
+        row: usize,
+        scores: &mut [f32],
+    ) {
+        let (places, wide) = (self.memory.places, scores.len() / Q);
+        let mut factors = [0.0; Q];
+        // Not in a closure, which would be compiled without vector instructions.
+        for (query, factor) in factors.iter_mut().enumerate() {
+            let (at, scores) = (self.at(row + query), &mut scores[query * wide..][..wide]);
+            *factor = 1.0 / self.memory.weights(simd, at, self.attention, scores);
+            self.put(at, &scores[..places], *factor);
+        }
+        let queries = std::array::from_fn(|query| Weighed {
+            weights: &scores[query * wide..][..places],
+            factor: factors[query],
+            // SAFETY: each thread has its own heads, and each query its own memory.
+            out: unsafe {
+                self.context.part(self.place_of(self.at(row + query)), self.attention.d_k)
+            },
+        });
+        let values = self.of(self.memory.values, self.at(row)[0]);
+        if Q == 1 {
+            for query in queries {
+                weighed::<S, _, V, W>(simd, query, values);
+            }
+        } else {
+            weighed_together::<S, _, V, W, Q>(simd, queries, values);
         }
     }
 
@@ -129,17 +195,17 @@ impl<'m> Read<'_, 'm> {
     }
 }
 
-/// Room for rows of scores.
+/// Memory for rows of scores.
 struct Room {
     few: [f32; FEW],
     many: Vec<f32>,
     wide: usize,
-    /// Rows that are computed together.
+    /// Number of rows that are computed together.
     together: usize,
 }
 
 impl Room {
-    /// For all rows of `wide` scores if these are few, else for those of a head.
+    /// For all rows of `wide` scores if these are few, otherwise for those of a head.
     #[inline(always)]
     fn new(wide: usize, rows: usize, of_head: usize) -> Self {
         let is_small = rows * wide <= FEW;
@@ -152,7 +218,7 @@ impl Room {
         }
     }
 
-    /// That of so many rows.
+    /// The memory for this number of rows.
     #[inline(always)]
     fn scores(&mut self, rows: usize) -> &mut [f32] {
         let all = if self.many.is_empty() { &mut self.few[..] } else { &mut self.many[..] };
@@ -180,15 +246,15 @@ impl WithSimd for StepOfBeams<'_, '_> {
     }
 }
 
-/// The places of a hypothesis in the caches of a sentence, from the first that is read.
+/// The positions of a hypothesis in the caches of a sentence, from the first that is read.
 #[derive(Clone, Copy)]
 struct Held<'h> {
-    /// The beam of each, but that of the new place.
+    /// The beam of each position except the new one.
     holders: &'h [i64],
     own: usize,
-    /// Numbers of a beam's cache, and of a place.
+    /// Size of a beam's cache, and of a position.
     strides: [usize; 2],
-    /// Where a head's first place that is read begins in the first beam.
+    /// The start of a head's first position that is read, in the first beam.
     first: usize,
 }
 
@@ -233,7 +299,7 @@ impl StepOfBeams<'_, '_> {
                     next: of(keys, next),
                     behind: keys.len(),
                 };
-                products::<S, _, V>(simd, query, of(keys, places), n, Some(ahead), scores);
+                products::<S, _, V, 1>(simd, [query], of(keys, places), n, Some(ahead), scores);
             }
             for (row, scores) in room.scores(together).chunks_exact_mut(wide).enumerate() {
                 let (head, beam) = ((start + row) / beams, (start + row) % beams);
@@ -250,13 +316,8 @@ impl StepOfBeams<'_, '_> {
                     places: Held::of(attention, step, capacity, [head, beam]),
                     d_k,
                 };
-                weighed::<S, _, V, W>(
-                    simd,
-                    &scores[..n],
-                    factor,
-                    values,
-                    &mut out[beam * width + head * d_k..][..d_k],
-                );
+                let out = &mut out[beam * width + head * d_k..][..d_k];
+                weighed::<S, _, V, W>(simd, Weighed { weights: &scores[..n], factor, out }, values);
             }
             start += together;
         }
@@ -278,7 +339,7 @@ impl<'h> Held<'h> {
     }
 }
 
-/// Copies a vector, by registers where it has whole ones.
+/// Copies a vector, in registers if it consists of whole ones.
 #[inline(always)]
 fn copy<S: Simd, const V: usize>(from: &[f32], to: &mut [f32]) {
     if V == 0 {
@@ -295,8 +356,8 @@ mod tests {
     use super::*;
     use crate::testing::{Registers, numbers};
 
-    /// Widths that fill registers and such that do not, for few places and for more than a register
-    /// has numbers.
+    /// Widths that fill registers and widths that do not, for few positions and for more than the
+    /// numbers of a register.
     const SIZES: [[usize; 2]; 10] = [
         [16, 1],
         [32, 14],
@@ -348,6 +409,48 @@ mod tests {
                 out
             };
             Registers::assert_same(run, &format!("{places} places of {d_k}"));
+        }
+    }
+
+    #[test]
+    fn queries_that_share_reads_are_as_alone() {
+        for [d_k, places] in SIZES {
+            let attention = Attention { key_heads: 2, ..Attention::new(4, d_k, 0.3) };
+            let (keys, values) = (numbers(2 * places * d_k, 1), numbers(2 * places * d_k, 2));
+            let strides = Strides { head: places * d_k, place: d_k };
+            let memory =
+                Memory { keys: &keys, values: &values, strides, places, mask: None, packed: false };
+            let width = attention.width();
+            let run = |registers: Registers, queries: &[f32]| {
+                let (n, mut out) = (queries.len() / width, vec![f32::NAN; queries.len()]);
+                registers.run(Read {
+                    attention: &attention,
+                    queries,
+                    stride: width,
+                    memory: &memory,
+                    n,
+                    heads: 0..4,
+                    context: &Shared::new(&mut out),
+                    weights: None,
+                });
+                out
+            };
+            for n in [2, 3, 5, 7] {
+                let queries = numbers(n * width, 3);
+                let alone = |registers: Registers| {
+                    queries
+                        .chunks(width)
+                        .flat_map(|query| run(registers, query))
+                        .collect::<Vec<_>>()
+                };
+                for registers in [Registers::Scalar, Registers::Avx2, Registers::Widest] {
+                    assert_eq!(
+                        run(registers, &queries),
+                        alone(registers),
+                        "{n}, {places} of {d_k}"
+                    );
+                }
+            }
         }
     }
 

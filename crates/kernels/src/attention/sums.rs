@@ -1,17 +1,17 @@
 //! The two sums of attention: products of a query with keys, and values by their weights.
 //!
-//! Both are of vectors of `d_k` numbers, which usually are a few whole registers: `V` of them, else
-//! 0. A number is summed in the same order however many places there are.
+//! Both process vectors of `d_k` numbers, which usually are a few whole registers: `V` of them, or
+//! 0. A number is summed in the same order regardless of the number of positions.
 
 use crate::prefetch::{prefetch, prefetch_behind};
 use pulp::Simd;
 
-/// Where the vectors of places begin.
+/// The start of the vector of each position.
 pub(super) trait Places: Copy {
     fn start(self, place: usize) -> usize;
 }
 
-/// Places at equal distances.
+/// Positions at equal distances.
 #[derive(Clone, Copy)]
 pub(super) struct Even {
     pub(super) first: usize,
@@ -25,7 +25,7 @@ impl Places for Even {
     }
 }
 
-/// Vectors of some length in numbers.
+/// Vectors of the same length.
 #[derive(Clone, Copy)]
 pub(super) struct Vectors<'v, P> {
     pub(super) numbers: &'v [f32],
@@ -61,8 +61,8 @@ impl<'v, P: Places> Vectors<'v, P> {
     }
 }
 
-/// What is read after a key: where a head has many places its later keys and its values, then the
-/// keys of the next head; else the next sentence, which is so many numbers behind.
+/// The memory that is read after a key: for a head with many positions its later keys and its
+/// values, then the keys of the next head; otherwise the next sentence, `behind` numbers later.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead<'v, P> {
     pub(super) keys: Vectors<'v, P>,
@@ -72,7 +72,7 @@ pub(super) struct Ahead<'v, P> {
 }
 
 impl<P: Places> Ahead<'_, P> {
-    /// Places between a key that is read and the key that is asked for.
+    /// Number of positions between a key that is read and the key that is prefetched.
     const DISTANCE: usize = 32;
 
     #[inline(always)]
@@ -87,66 +87,81 @@ impl<P: Places> Ahead<'_, P> {
     }
 }
 
-/// Writes the product of the query with the key of each place, of which there are `count`. Scores
-/// are whole registers; those behind the last place may be any.
+/// Writes the products of `Q` queries with the key of each of `count` positions; the queries share
+/// what is read of a key. Scores, `[Q, wide]`, are whole registers; those behind the last position
+/// are arbitrary.
 #[inline(always)]
-pub(super) fn products<S: Simd, P: Places, const V: usize>(
+pub(super) fn products<S: Simd, P: Places, const V: usize, const Q: usize>(
     simd: S,
-    query: &[f32],
+    queries: [&[f32]; Q],
     keys: Vectors<'_, P>,
     count: usize,
     ahead: Option<Ahead<'_, P>>,
     scores: &mut [f32],
 ) {
+    let wide = scores.len() / Q;
     if V == 0 || !adds_across::<S>() {
-        for (place, score) in scores[..count].iter_mut().enumerate() {
+        for place in 0..count {
             if let Some(ahead) = ahead {
                 ahead.ask(place, count);
             }
-            *score = dot(simd, query, keys.at(place));
+            for (index, query) in queries.into_iter().enumerate() {
+                scores[index * wide + place] = dot(simd, query, keys.at(place));
+            }
         }
         return;
     }
-    let query: &[S::f32s; V] =
-        S::as_simd_f32s(query).0.first_chunk().expect("V registers of d_k numbers");
-    for (index, scores) in S::as_mut_simd_f32s(scores).0.iter_mut().enumerate() {
-        let mut fours = [simd.splat_f32s(0.0); 4];
-        for (four, sums) in fours.iter_mut().take(S::F32_LANES / 4).enumerate() {
+    let queries: [&[S::f32s; V]; Q] = queries
+        .map(|query| S::as_simd_f32s(query).0.first_chunk().expect("V registers of d_k numbers"));
+    let (scores, wide) = (S::as_mut_simd_f32s(scores).0, wide / S::F32_LANES);
+    for index in 0..wide {
+        let mut fours = [[simd.splat_f32s(0.0); 4]; Q];
+        for four in 0..S::F32_LANES / 4 {
             let first = index * S::F32_LANES + four * 4;
             if first < count {
-                let mut parts = [simd.splat_f32s(0.0); 4];
-                for (part, sums) in parts.iter_mut().enumerate() {
+                let mut parts = [[simd.splat_f32s(0.0); 4]; Q];
+                for part in 0..4 {
                     let place = (first + part).min(count - 1);
                     if let Some(ahead) = ahead {
                         ahead.ask(place, count);
                     }
-                    let key = keys.registers::<S, V>(place);
-                    for (&query, &key) in query.iter().zip(key) {
-                        *sums = simd.mul_add_e_f32s(query, key, *sums);
+                    for (register, &key) in keys.registers::<S, V>(place).iter().enumerate() {
+                        for (query, parts) in queries.iter().zip(&mut parts) {
+                            parts[part] = simd.mul_add_e_f32s(query[register], key, parts[part]);
+                        }
                     }
                 }
-                *sums = four_sums(simd, parts);
+                for (fours, parts) in fours.iter_mut().zip(parts) {
+                    fours[four] = four_sums(simd, parts);
+                }
             }
         }
-        *scores = joined(simd, fours);
+        for (query, fours) in fours.into_iter().enumerate() {
+            scores[query * wide + index] = joined(simd, fours);
+        }
     }
 }
 
-/// `out = factor · Σ weights[place] · values[place]`, in `W` sums whose places take turns, to keep
-/// the processor busy.
+/// The weights of positions for a query, and the memory for their sum of values.
+pub(super) struct Weighed<'w, 'o> {
+    pub(super) weights: &'w [f32],
+    pub(super) factor: f32,
+    pub(super) out: &'o mut [f32],
+}
+
+/// `out = factor · Σ weights[place] · values[place]`, with positions distributed over `W` sums, to
+/// keep the processor busy.
 #[inline(always)]
 pub(super) fn weighed<S: Simd, P: Places, const V: usize, const W: usize>(
     simd: S,
-    weights: &[f32],
-    factor: f32,
+    query: Weighed<'_, '_>,
     values: Vectors<'_, P>,
-    out: &mut [f32],
 ) {
     if V == 0 {
-        return weighed_by_parts(simd, weights, factor, values, out);
+        return weighed_by_parts(simd, query, values);
     }
     let mut sums = [[simd.splat_f32s(0.0); V]; W];
-    let (turns, rest) = weights.as_chunks::<W>();
+    let (turns, rest) = query.weights.as_chunks::<W>();
     for (turn, weights) in turns.iter().enumerate() {
         for (index, (sums, &weight)) in sums.iter_mut().zip(weights).enumerate() {
             values.add::<S, V>(simd, turn * W + index, weight, sums);
@@ -155,8 +170,8 @@ pub(super) fn weighed<S: Simd, P: Places, const V: usize, const W: usize>(
     for (index, (sums, &weight)) in sums.iter_mut().zip(rest).enumerate() {
         values.add::<S, V>(simd, turns.len() * W + index, weight, sums);
     }
-    let factor = simd.splat_f32s(factor);
-    for (register, out) in S::as_mut_simd_f32s(out).0.iter_mut().enumerate().take(V) {
+    let factor = simd.splat_f32s(query.factor);
+    for (register, out) in S::as_mut_simd_f32s(query.out).0.iter_mut().enumerate().take(V) {
         let mut sum = sums[0][register];
         for sums in &sums[1..] {
             sum = simd.add_f32s(sum, sums[register]);
@@ -165,14 +180,55 @@ pub(super) fn weighed<S: Simd, P: Places, const V: usize, const W: usize>(
     }
 }
 
-/// [`weighed`] for any number of registers and a rest, one after the other.
+/// [`weighed`] for `Q` queries, which share what is read of a value: the same sums.
+#[inline(always)]
+pub(super) fn weighed_together<
+    S: Simd,
+    P: Places,
+    const V: usize,
+    const W: usize,
+    const Q: usize,
+>(
+    simd: S,
+    mut queries: [Weighed<'_, '_>; Q],
+    values: Vectors<'_, P>,
+) {
+    if V == 0 {
+        for query in queries {
+            weighed_by_parts(simd, query, values);
+        }
+        return;
+    }
+    let count = queries[0].weights.len();
+    // The sums of all registers would not fit into those of the processor.
+    for register in 0..V {
+        let mut sums = [[simd.splat_f32s(0.0); W]; Q];
+        for turn in (0..count).step_by(W) {
+            for index in 0..W.min(count - turn) {
+                let value = values.registers::<S, V>(turn + index)[register];
+                for (query, sums) in queries.iter().zip(&mut sums) {
+                    let weight = simd.splat_f32s(query.weights[turn + index]);
+                    sums[index] = simd.mul_add_e_f32s(weight, value, sums[index]);
+                }
+            }
+        }
+        for (query, sums) in queries.iter_mut().zip(sums) {
+            let mut sum = sums[0];
+            for &other in &sums[1..] {
+                sum = simd.add_f32s(sum, other);
+            }
+            let factor = simd.splat_f32s(query.factor);
+            S::as_mut_simd_f32s(query.out).0[register] = simd.mul_f32s(sum, factor);
+        }
+    }
+}
+
+/// [`weighed`] for any number of registers and a remainder, one after the other.
 #[inline(always)]
 fn weighed_by_parts<S: Simd, P: Places>(
     simd: S,
-    weights: &[f32],
-    factor: f32,
+    Weighed { weights, factor, out }: Weighed<'_, '_>,
     values: Vectors<'_, P>,
-    out: &mut [f32],
 ) {
     let (out, out_rest) = S::as_mut_simd_f32s(out);
     let factor = simd.splat_f32s(factor);
@@ -217,28 +273,28 @@ fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
     simd.reduce_sum_f32s(sum)
 }
 
-/// Whether [`added`] is written for this instruction set.
+/// Whether [`added`] is implemented for this instruction set.
 #[inline(always)]
 const fn adds_across<S: Simd>() -> bool {
     cfg!(target_arch = "x86_64") && (S::F32_LANES == 8 || S::F32_LANES == 16)
 }
 
-/// In each 128 bits the four sums of the same 128 bits of the four parts.
+/// The four sums of each 128 bits of the four registers.
 #[inline(always)]
 fn four_sums<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; 4]) -> S::f32s {
     added::<S, 64>(simd, added::<S, 32>(simd, a, b), added::<S, 32>(simd, c, d))
 }
 
-/// The sums of the 128 bits of each register, one register after the other; as many registers are
-/// read as one has 128 bits.
+/// The sums of the 128-bit parts of each register, one register after the other; as many registers
+/// are read as one has 128-bit parts.
 #[inline(always)]
 fn joined<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; 4]) -> S::f32s {
     let ab = added::<S, 128>(simd, a, b);
     if S::F32_LANES == 8 { ab } else { added::<S, 128>(simd, ab, added::<S, 128>(simd, c, d)) }
 }
 
-/// Adds pieces of so many bits, two neighbours of one register in each sum: those of `a` and of `b`
-/// take turns if they are smaller than 128 bits, else those of `a` come first.
+/// Adds neighbouring parts of `BITS` bits of a register: the sums of `a` and of `b` alternate if
+/// parts are smaller than 128 bits, otherwise those of `a` come first.
 #[inline(always)]
 fn added<S: Simd, const BITS: usize>(simd: S, a: S::f32s, b: S::f32s) -> S::f32s {
     #[cfg(target_arch = "x86_64")]

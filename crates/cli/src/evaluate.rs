@@ -1,9 +1,7 @@
 //! `cognate evaluate`: BLEU and chrF with significance tests.
 
-mod report;
 mod systems;
 
-use self::report::{Row, Scores};
 use self::systems::{System, references};
 use crate::amounts::at_most;
 use crate::messages;
@@ -12,9 +10,10 @@ use crate::translate::{self, Input, SpeedOptions};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use cognate::DecodingOptions;
+use cognate::evaluation::Scores;
 use cognate_text::{
     BleuSettings, ChrfSettings, ErrorRateSettings, ErrorUnit, Metric, Resampling, Smoothing,
-    Spelling, Statistics, Words, paired_bootstrap,
+    Spelling, Statistics, Words,
 };
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -202,44 +201,41 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     }
     options.warn_of_tokenised(&systems);
     let lines: Vec<&[String]> = references.iter().map(|(_, lines)| lines.as_slice()).collect();
-    let count = |metric: &Metric| {
-        systems
-            .iter()
-            .map(|system| metric.statistics(&system.lines, &lines))
-            .collect::<Result<Vec<_>, _>>()
-    };
-    let counted = metrics.iter().map(count).collect::<Result<Vec<_>, _>>()?;
-    if options.sentence_level {
-        report::sentences(&counted, usize::from(options.width), out)?;
+    if let (true, [system]) = (options.sentence_level, systems.as_slice()) {
+        write_sentences(&metrics, system, &lines, usize::from(options.width), out)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let resampling = options.resampling();
-    let scores = metrics.iter().zip(&counted).map(|(metric, counted)| Scores {
-        name: metric.name(),
-        signature: metric.signature(references.len(), resampling),
-        rows: rows(counted, resampling),
-    });
-    let (names, scores): (Vec<_>, Vec<_>) =
-        (systems.into_iter().map(|system| system.name).collect(), scores.collect());
-    match (options.json, names.as_slice()) {
-        (true, _) => report::json(&names, &scores, out)?,
-        (false, [_]) => report::single(&scores, usize::from(options.width), out)?,
-        (false, _) => {
-            report::table(&names, &scores, options.paired_bs, usize::from(options.width), out)?
+    let systems: Vec<_> = systems.into_iter().map(|system| (system.name, system.lines)).collect();
+    let scores = Scores::of(&systems, &lines, &metrics, options.resampling())?;
+    if options.json {
+        for system in scores.to_json() {
+            writeln!(out, "{system}")?;
         }
+    } else {
+        write!(out, "{}", scores.to_text(usize::from(options.width)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The score of each system, with the results of resampling.
-fn rows(counted: &[Statistics], resampling: Option<Resampling>) -> Vec<Row> {
-    let resampled =
-        resampling.map_or_else(Vec::new, |resampling| paired_bootstrap(counted, resampling));
-    let row = |(index, counted): (usize, &Statistics)| Row {
-        score: counted.score(),
-        resampled: resampled.get(index).copied(),
-    };
-    counted.iter().enumerate().map(row).collect()
+/// Writes one line per sentence and one column per metric.
+fn write_sentences(
+    metrics: &[Metric],
+    system: &System,
+    references: &[&[String]],
+    width: usize,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let counted = metrics
+        .iter()
+        .map(|metric| metric.statistics(&system.lines, references))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut columns: Vec<_> = counted.iter().map(Statistics::sentence_scores).collect();
+    for _ in &system.lines {
+        let scores = columns.iter_mut().filter_map(Iterator::next);
+        let line: Vec<_> = scores.map(|score| format!("{:.width$}", score.value())).collect();
+        writeln!(out, "{}", line.join("\t"))?;
+    }
+    Ok(())
 }
 
 impl Options {

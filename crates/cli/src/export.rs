@@ -12,7 +12,6 @@ use cognate::{
     BleuComparison, ComparisonText, Export, ExportEvent, Exported, Layout, Manifest, ModelSource,
     Origin, Precision, Quality, SentenceSettings,
 };
-use cognate_folder::{Calibration, StepsReport};
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -310,29 +309,10 @@ fn report_half(manifest: &Manifest, out: &mut dyn Write) -> Result<()> {
     }
     let Some(calibration) = &manifest.calibration else { return Ok(()) };
     writeln!(out, "  {calibration}")?;
-    if let Some(warning) = calibration_warning(calibration) {
+    if let Some(warning) = calibration.warning() {
         messages::warning(warning);
     }
     Ok(())
-}
-
-/// The warning if f16 is not precise enough.
-fn calibration_warning(calibration: &Calibration) -> Option<String> {
-    let steps = |what: &str, StepsReport { steps, equal, wanted }: StepsReport| {
-        format!(
-            "{equal} of {steps} greedy steps on {what} choose the same token as f32, expected at least {wanted}"
-        )
-    };
-    if calibration.gave_up() {
-        let found = steps("tuning sentences", calibration.tuned);
-        return Some(format!(
-            "f16 is not precise enough for this model: with both stacks in f32, {found}; export in f32"
-        ));
-    }
-    let found = Some(calibration.held_out).filter(|held_out| !held_out.passed());
-    found.map(|held_out| {
-        format!("f16: {}; measure BLEU with --data", steps("held-out sentences", held_out))
-    })
 }
 
 /// The engines of the graphs.
@@ -391,47 +371,4 @@ fn sizes(exported: &Exported) -> String {
         .chain([("total", written.bytes())])
         .map(|(name, bytes)| format!("  {name:<24} {:>8}", amounts::bytes(bytes)));
     lines.collect::<Vec<_>>().join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use cognate_folder::Caution;
-
-    #[test]
-    fn an_imprecise_f16_is_a_warning() {
-        let steps = |equal| StepsReport { steps: 100, equal, wanted: 99 };
-        let printed = |tuned, held_out| {
-            let calibration = Calibration {
-                caution: Caution::Stacks,
-                tuned: steps(tuned),
-                held_out: steps(held_out),
-            };
-            (calibration.to_string(), calibration_warning(&calibration).unwrap_or_default())
-        };
-        let stacks = "both stacks and the output in f32 for precision";
-        for (tuned, held_out, shown, warned) in [
-            (
-                99,
-                99,
-                "99 of 100 greedy steps equal on tuning sentences, 99 of 100 on held-out ones",
-                "",
-            ),
-            (
-                99,
-                98,
-                "99 of 100 greedy steps equal on tuning sentences, 98 of 100 on held-out ones  LOW",
-                "f16: 98 of 100 greedy steps on held-out sentences choose the same token as f32, expected at least 99; measure BLEU with --data",
-            ),
-            (
-                90,
-                98,
-                "NOT REACHED: 90 of 100 greedy steps equal on tuning sentences, 98 of 100 on held-out ones  LOW",
-                "f16 is not precise enough for this model: with both stacks in f32, 90 of 100 greedy steps on tuning sentences choose the same \
-                 token as f32, expected at least 99; export in f32",
-            ),
-        ] {
-            assert_eq!(printed(tuned, held_out), (format!("{stacks}: {shown}"), warned.to_owned()));
-        }
-    }
 }

@@ -3,9 +3,8 @@
 use crate::whole_file;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use cognate_pictures::{Chart, Curve, Panel};
-use cognate_train::{LogLine, read_log};
-use serde_json::Value;
+use cognate::train::{ChartAxis, chart, log_table};
+use cognate_train::read_log;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -87,10 +86,14 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         [] => names(&options.logs),
         names => names.to_vec(),
     };
+    let axis = match options.by {
+        By::Updates => ChartAxis::Updates,
+        By::Minutes => ChartAxis::Minutes,
+    };
     let bytes = match format {
-        Format::Svg => chart(names, &runs, options.by).draw().to_svg().into_bytes(),
-        Format::Png => chart(names, &runs, options.by).draw().to_png(PIXELS)?,
-        Format::Csv => table(&names, &runs)?.into_bytes(),
+        Format::Svg => chart(names, &runs, axis).draw().to_svg().into_bytes(),
+        Format::Png => chart(names, &runs, axis).draw().to_png(PIXELS)?,
+        Format::Csv => log_table(&names, &runs).into_bytes(),
     };
     whole_file::write("--out", &options.out, &bytes, out)?;
     Ok(ExitCode::SUCCESS)
@@ -120,85 +123,4 @@ fn name(log: &Path) -> String {
         .ok()
         .and_then(|path| path.file_name().map(|name| name.to_string_lossy().into_owned()));
     name.unwrap_or_else(|| log.display().to_string())
-}
-
-/// A row for each line of the logs, with empty cells for what it does not have.
-fn table(names: &[String], runs: &[Vec<LogLine>]) -> Result<String> {
-    const COLUMNS: &str = "update,epoch,seconds,loss,nll,learning_rate,gradient_norm,tokens_per_second,engine_share,valid_loss,\
-                           valid_nll,perplexity,bleu,best";
-    let mut table = format!("run,{COLUMNS}\n");
-    for (name, run) in names.iter().zip(runs) {
-        let name = if name.contains([',', '"', '\n']) {
-            format!("\"{}\"", name.replace('"', "\"\""))
-        } else {
-            name.clone()
-        };
-        for line in run {
-            let line = serde_json::to_value(line)?;
-            let cell = |column| {
-                line.get(column)
-                    .filter(|value| !value.is_null())
-                    .map_or_else(String::new, Value::to_string)
-            };
-            table +=
-                &format!("{name},{}\n", COLUMNS.split(',').map(cell).collect::<Vec<_>>().join(","));
-        }
-    }
-    Ok(table)
-}
-
-fn chart(names: Vec<String>, runs: &[Vec<LogLine>], by: By) -> Chart {
-    let at = |update: u64, seconds: f64| match by {
-        By::Updates => update as f64,
-        By::Minutes => seconds / 60.0,
-    };
-    let trained = |value: fn(&cognate_train::Stretch) -> f64| {
-        curves(runs, false, move |line| match line {
-            LogLine::Stretch(stretch) => {
-                Some([at(stretch.update, stretch.seconds), value(stretch)])
-            }
-            LogLine::Validation(_) => None,
-        })
-    };
-    let validated = |value: fn(&cognate_train::Validation) -> Option<f64>| {
-        curves(runs, true, move |line| match line {
-            LogLine::Validation(validation) => {
-                Some([at(validation.update, validation.seconds), value(validation)?])
-            }
-            LogLine::Stretch(_) => None,
-        })
-    };
-    let losses = trained(|stretch| stretch.nll)
-        .into_iter()
-        .chain(validated(|validation| Some(validation.valid_nll)))
-        .collect();
-    let panel = |title: &str, curves| Panel { title: title.to_owned(), curves };
-    Chart {
-        title: format!("Training: {}", names.join(", ")),
-        axis: match by {
-            By::Updates => "updates".to_owned(),
-            By::Minutes => "minutes of training".to_owned(),
-        },
-        runs: names,
-        panels: vec![
-            panel("Loss per token (nats); marked: validation", losses),
-            panel("BLEU of validation", validated(|validation| validation.bleu)),
-            panel("Learning rate", trained(|stretch| stretch.learning_rate)),
-            panel("Target tokens per second", trained(|stretch| stretch.tokens_per_second)),
-        ],
-    }
-}
-
-/// A curve for each run that has points.
-fn curves(
-    runs: &[Vec<LogLine>],
-    is_marked: bool,
-    point: impl Fn(&LogLine) -> Option<[f64; 2]>,
-) -> Vec<Curve> {
-    let curve = |(run, lines): (usize, &Vec<LogLine>)| Curve {
-        run,
-        is_marked,
-        points: lines.iter().filter_map(&point).collect(),
-    };
-    runs.iter().enumerate().map(curve).filter(|curve| !curve.points.is_empty()).collect()
 }

@@ -1,21 +1,16 @@
 //! `cognate show`: the contents of a model, an exported folder or an ONNX file.
 
-mod facts;
-mod json;
-mod parameters;
-
 use crate::model_options::UnusedOption;
-use crate::{amounts, messages, whole_file};
+use crate::{messages, whole_file};
 use anyhow::{Result, anyhow, bail};
 use clap::ValueEnum;
-use cognate::{Export, Manifest, ModelSource, Origin, diagram};
+use cognate::description::{FolderDescription, listing_json};
+use cognate::{Export, ModelSource, diagram};
 use cognate_export::Listing;
-use cognate_folder::{Stamp, WeightHashes, graph_files, require_layout};
-use cognate_graph::{Class, Graph, Program, Type};
-use cognate_model::{Attentions, Model, Parts, without_layer};
-use cognate_text::Tokenizer;
+use cognate_graph::Program;
+use cognate_model::{Attentions, Model};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Show the contents of a model, an exported folder or an ONNX file
@@ -72,17 +67,6 @@ enum GraphName {
     TeacherForced,
 }
 
-impl GraphName {
-    /// The graphs that a model is exported as.
-    fn of(model: &Model) -> &'static [Self] {
-        match model.config().parts {
-            Parts::Both => &[Self::Encode, Self::Step],
-            Parts::Encoder(_) => &[Self::Encode],
-            Parts::Decoder => &[Self::Step],
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// Graphviz
@@ -113,10 +97,10 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
             write!(out, "{}", program(options.open(&source)?.model(), name)?.graph())?
         }
         (ModelSource::Checkpoint(_) | ModelSource::Preset(_), None) => {
-            let (export, languages) = (options.open(&source)?, languages(&source));
+            let model = options.open(&source)?.describe()?;
             match options.json {
-                true => writeln!(out, "{}", json::model(&source, export.model(), &languages)?)?,
-                false => model(&source, export.model(), &languages, out)?,
+                true => writeln!(out, "{}", model.to_json())?,
+                false => write!(out, "{model}")?,
             }
         }
         (ModelSource::Exported(_) | ModelSource::File(_), Some(_)) => {
@@ -135,9 +119,15 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
                 "{option}: expected a checkpoint or a preset, found ONNX: {source}; pass the checkpoint that it was exported from"
             )
         }
-        (ModelSource::Exported(folder), None) => exported(options, folder, out)?,
+        (ModelSource::Exported(folder), None) => {
+            let folder = FolderDescription::read(folder)?;
+            match options.json {
+                true => writeln!(out, "{}", folder.to_json())?,
+                false => write!(out, "{folder}")?,
+            }
+        }
         (ModelSource::File(path), None) if options.json => {
-            writeln!(out, "{}", json::listing(&Listing::read(path)?))?
+            writeln!(out, "{}", listing_json(&Listing::read(path)?))?
         }
         (ModelSource::File(path), None) => write!(out, "{}", Listing::read(path)?)?,
     }
@@ -181,166 +171,4 @@ fn program(model: &Model, name: GraphName) -> Result<Program> {
         GraphName::Step => model.step(Attentions::Omit)?,
         GraphName::TeacherForced => model.teacher_forced()?,
     })
-}
-
-/// The languages of a model's tokenizer, if it has one.
-fn languages(source: &ModelSource) -> Vec<String> {
-    let tokenizer = source.folder().ok().and_then(|folder| Tokenizer::from_folder(folder).ok());
-    tokenizer.map(|tokenizer| tokenizer.languages()).unwrap_or_default()
-}
-
-fn model(
-    source: &ModelSource,
-    model: &Model,
-    languages: &[String],
-    out: &mut dyn Write,
-) -> Result<()> {
-    writeln!(out, "{source}")?;
-    for (name, value) in facts::facts(model)? {
-        writeln!(out, "  {name:<12} {value}")?;
-    }
-    if !languages.is_empty() {
-        writeln!(out, "  {:<12} {}: {}", "languages", languages.len(), languages.join(", "))?;
-    }
-    writeln!(out, "\nparameters")?;
-    parameters::table(model, out)?;
-    for &name in GraphName::of(model) {
-        let program = program(model, name)?;
-        let graph = program.graph();
-        writeln!(out, "\ngraph {}: {} nodes", graph.name(), n_nodes(graph))?;
-        ports("input", graph.inputs().map(|(_, node)| (node.name.as_str(), &node.ty)), out)?;
-        ports(
-            "output",
-            graph
-                .outputs()
-                .iter()
-                .map(|output| (output.name.as_str(), &graph.node(output.node).ty)),
-            out,
-        )?;
-    }
-    Ok(())
-}
-
-/// The number of operations of a graph.
-fn n_nodes(graph: &Graph) -> usize {
-    graph.nodes().iter().filter(|node| node.op.class() != Class::Declared).count()
-}
-
-/// Prints inputs or outputs, one line for all layers.
-fn ports<'g>(
-    kind: &str,
-    ports: impl Iterator<Item = (&'g str, &'g Type)>,
-    out: &mut dyn Write,
-) -> Result<()> {
-    let mut folded: Vec<(String, &Type, usize)> = Vec::new();
-    for (name, ty) in ports {
-        let name = without_layer(name);
-        match folded.iter_mut().find(|(known, ..)| *known == name) {
-            Some((.., places)) => *places += 1,
-            None => folded.push((name, ty, 1)),
-        }
-    }
-    for (name, ty, places) in folded {
-        let line = format!("  {kind:<6} {name}: {ty}  {}", parameters::times(&name, places));
-        writeln!(out, "{}", line.trim_end())?;
-    }
-    Ok(())
-}
-
-fn exported(options: &Options, folder: &Path, out: &mut dyn Write) -> Result<()> {
-    let manifest = Manifest::read(folder)?;
-    let layout = require_layout(folder)?;
-    let listings = graph_files(folder, layout)
-        .into_iter()
-        .map(|file| Ok((file, Listing::read(&folder.join(file))?)));
-    let listings = listings.collect::<Result<Vec<_>>>()?;
-    let languages = languages(&ModelSource::Exported(folder.into()));
-    if options.json {
-        return Ok(writeln!(
-            out,
-            "{}",
-            json::exported(folder, manifest.as_ref(), &listings, &languages)
-        )?);
-    }
-    writeln!(out, "{}", folder.display())?;
-    match manifest {
-        None => writeln!(out, "  no cognate.json: the source is unknown")?,
-        Some(manifest) => {
-            let (name, origin) = match &manifest.source {
-                Origin::Checkpoint { name, weights_blake3: WeightHashes::Single(hash) } => {
-                    ("checkpoint", format!("{name}, model.safetensors with the BLAKE3 hash {hash}"))
-                }
-                Origin::Checkpoint { name, weights_blake3: WeightHashes::Shards(hashes) } => {
-                    let files = hashes
-                        .iter()
-                        .map(|(file, hash)| format!("\n    {file} with the BLAKE3 hash {hash}"));
-                    ("checkpoint", format!("{name}{}", files.collect::<String>()))
-                }
-                Origin::CheckpointInPlace { name, files } => {
-                    let files = files.iter().map(|(file, stamp)| {
-                        let state = if Stamp::of(&folder.join(file))
-                            .is_ok_and(|now| stamp.is_unchanged(&now))
-                        {
-                            ""
-                        } else {
-                            ", changed since the export"
-                        };
-                        format!("\n    {file}, {}{state}", amounts::bytes(stamp.bytes))
-                    });
-                    ("checkpoint", format!("{name}, in place{}", files.collect::<String>()))
-                }
-                Origin::Preset { name, seed } => {
-                    ("preset", format!("{name}, initial weights with seed {seed}"))
-                }
-            };
-            writeln!(out, "  {name:<12} {origin}")?;
-            writeln!(out, "  written by   {}", manifest.producer)?;
-            let blocks =
-                manifest.block_size.map_or(String::new(), |size| format!(" in blocks of {size}"));
-            writeln!(
-                out,
-                "  form         {} layout, {}{blocks}, opset {}",
-                manifest.layout, manifest.precision, manifest.opset
-            )?;
-            if let Some(calibration) = &manifest.calibration {
-                writeln!(out, "  calibration  {calibration}")?;
-            }
-            if !manifest.kept_in_f32.is_empty() {
-                writeln!(out, "  kept in f32")?;
-            }
-            for kept in &manifest.kept_in_f32 {
-                writeln!(out, "    {kept}")?;
-            }
-            writeln!(out, "  parameters   {}", amounts::thousands(manifest.parameters))?;
-            if !languages.is_empty() {
-                writeln!(out, "  languages    {}: {}", languages.len(), languages.join(", "))?;
-            }
-            match manifest.verification {
-                None => {
-                    writeln!(out, "  verification none; run `cognate verify {}`", folder.display())?
-                }
-                Some(report) => {
-                    writeln!(
-                        out,
-                        "  verification {}",
-                        if report.passed() { "passed" } else { "FAILED" }
-                    )?;
-                    for line in report.to_string().lines() {
-                        writeln!(out, "    {line}")?;
-                    }
-                }
-            }
-            if let Some(quality) = manifest.quality {
-                writeln!(
-                    out,
-                    "  quality      {}",
-                    quality.to_string().trim_end().replace('\n', "\n    ")
-                )?;
-            }
-        }
-    }
-    for (file, listing) in listings {
-        write!(out, "\n{file}\n{listing}")?;
-    }
-    Ok(())
 }

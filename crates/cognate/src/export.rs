@@ -210,6 +210,11 @@ impl Export {
         &self.notices
     }
 
+    /// The checkpoint or the preset.
+    pub fn source(&self) -> &ModelSource {
+        &self.source
+    }
+
     /// The model.
     pub fn model(&self) -> &Model {
         &self.model

@@ -25,9 +25,13 @@
 //!
 //! All functions return [`Error`], whose category is [`Error::kind`].
 
+pub mod amounts;
+pub mod description;
 pub mod diagram;
+pub mod evaluation;
 mod export;
 mod sentences;
+pub mod train;
 mod training_export;
 mod verification;
 
@@ -51,20 +55,3 @@ pub use cognate_runtime::{Device, Engine};
 pub use export::{ComparisonText, Export, ExportEvent, Exported};
 pub use training_export::{ExportedStep, TrainingExport};
 pub use verification::{Verified, VerifyOptions, verify};
-
-/// Training: configuration files, the trainer and its events.
-pub mod train {
-    pub use cognate_model::{DropoutRates, Loss};
-    pub use cognate_train::config::TrainingConfig;
-    pub use cognate_train::{
-        Alone, Beginning, Ending, Error, Event, Machine, Optimiser, Outcome, Rule, Trainer,
-        Validation,
-    };
-}
-
-/// BLEU and chrF, equal to sacreBLEU's.
-pub mod evaluation {
-    pub use cognate_text::{
-        Bleu, BleuSettings, ChrfSettings, Metric, Score, Smoothing, Words, corpus_bleu,
-    };
-}

@@ -4,7 +4,7 @@
 //! [`Document`] has the tokens and the attention weights of sentences; [`html()`] writes a
 //! self-contained page to explore them, and [`read_html`] reads the weights of a page. [`Figure`]
 //! draws one head, or the mean of a layer's heads, as a [`Drawing`] for SVG or PNG. [`Explained`]
-//! is a translation step by step.
+//! is a translation step by step, which [`explain`] writes as text.
 //!
 //! [`Chart`] draws the curves of training runs, and [`Diagram`] draws graphs as nested boxes: a
 //! page, or text for Graphviz and Mermaid.
@@ -46,6 +46,7 @@ mod pack;
 mod ramp;
 mod raster;
 mod source_picture;
+mod text;
 mod weights;
 
 pub use chart::{Chart, Curve, Panel};
@@ -57,4 +58,5 @@ pub use explained::{Beams, Embeddings, Explained, Finished, Likely, Node, Norms,
 pub use figure::{Figure, Head, Picture};
 pub use html::{html, read_html};
 pub use source_picture::SourcePicture;
+pub use text::explain;
 pub use weights::Weights;

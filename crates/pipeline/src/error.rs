@@ -122,10 +122,16 @@ impl Error {
         Self(Cause::Input(message.to_string()))
     }
 
-    /// Adds the name of the sentence to an error.
+    /// Adds the name of the sentence to an error, unless its message begins with it.
     #[must_use]
     pub fn at(self, place: impl fmt::Display) -> Self {
-        Self(Cause::At { place: place.to_string(), error: Box::new(self) })
+        let place = place.to_string();
+        let is_there =
+            self.to_string().strip_prefix(&place).is_some_and(|rest| rest.starts_with([',', ':']));
+        if is_there {
+            return self;
+        }
+        Self(Cause::At { place, error: Box::new(self) })
     }
 }
 

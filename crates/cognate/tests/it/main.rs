@@ -6,6 +6,7 @@ mod batches;
 mod encoders;
 mod images;
 mod manifest;
+mod reports;
 
 use cognate::{
     DecodingOptions, Engine, ErrorKind, Export, Layout, Line, LoadOptions, Notice, Target,

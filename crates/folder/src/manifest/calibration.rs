@@ -22,6 +22,25 @@ impl Calibration {
     pub fn gave_up(&self) -> bool {
         !self.tuned.passed()
     }
+
+    /// The warning if f16 is not precise enough.
+    pub fn warning(&self) -> Option<String> {
+        let steps = |what: &str, StepsReport { steps, equal, wanted }: StepsReport| {
+            format!(
+                "{equal} of {steps} greedy steps on {what} choose the same token as f32, expected at least {wanted}"
+            )
+        };
+        if self.gave_up() {
+            let found = steps("tuning sentences", self.tuned);
+            return Some(format!(
+                "f16 is not precise enough for this model: with both stacks in f32, {found}; export in f32"
+            ));
+        }
+        let found = Some(self.held_out).filter(|held_out| !held_out.passed());
+        found.map(|held_out| {
+            format!("f16: {}; measure BLEU with --data", steps("held-out sentences", held_out))
+        })
+    }
 }
 
 impl fmt::Display for Calibration {

@@ -1,8 +1,7 @@
 //! Pieces, ids and norms of embeddings, as text.
 
-use anyhow::Result;
-use cognate_pictures::{Embeddings, Example};
-use std::io::Write;
+use crate::{Embeddings, Example};
+use std::io::{Result, Write};
 
 /// Prints them.
 pub(super) fn print(example: &Example, embeddings: &Embeddings, out: &mut dyn Write) -> Result<()> {

@@ -1,17 +1,14 @@
 //! A description of a configuration.
 
 use crate::amounts;
-use anyhow::Result;
 use cognate_model::{
     AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Head, Model, Norm,
     NormPlacement, OutputProjection, Parts, Patches, Positions, RelativeLayers, Sinusoids, Stack,
 };
 
 /// The description, by name.
-pub(super) fn facts(model: &Model) -> Result<Vec<(&'static str, String)>> {
+pub(super) fn facts(model: &Model, family: &str) -> Vec<(&'static str, String)> {
     let config = model.config();
-    let fields: serde_json::Value = serde_json::from_str(model.config_json())?;
-    let family = fields["model_type"].as_str().unwrap_or("unknown");
     let Config { start_token, eos_token, pad_token, .. } = config;
     let n_parameters = model.parameters();
     let size = amounts::bytes(4 * n_parameters as u64);
@@ -63,7 +60,7 @@ pub(super) fn facts(model: &Model) -> Result<Vec<(&'static str, String)>> {
         };
         facts.push(("window", format!("{window} positions in {of}")));
     }
-    Ok(facts)
+    facts
 }
 
 /// What reads the states of an encoder alone.

@@ -1,8 +1,7 @@
 //! A summary of each layer's attention, as text.
 
-use anyhow::Result;
-use cognate_pictures::Summary;
-use std::io::Write;
+use crate::Summary;
+use std::io::{Result, Write};
 
 /// Prints the summaries of the encoder's and the decoder's self-attention and of cross-attention.
 pub(super) fn print(layers: &[Vec<Summary>; 3], out: &mut dyn Write) -> Result<()> {

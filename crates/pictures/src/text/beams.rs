@@ -1,8 +1,7 @@
 //! The tree of beam search, as text.
 
-use anyhow::Result;
-use cognate_pictures::Beams;
-use std::io::Write;
+use crate::Beams;
+use std::io::{Result, Write};
 
 /// Prints the tree and the finished hypotheses.
 pub(super) fn print(beams: &Beams, out: &mut dyn Write) -> Result<()> {
@@ -67,7 +66,7 @@ fn branch(beams: &Beams, node: usize, first: &str, rest: &str, lines: &mut Vec<S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cognate_pictures::{Finished, Node, Token};
+    use crate::{Finished, Node, Token};
 
     #[test]
     fn a_tree_is_drawn() {

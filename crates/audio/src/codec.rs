@@ -1,4 +1,4 @@
-//! Decoders of one track's packets: symphonia's, and one for Opus.
+//! Decoders of the packets of one track: symphonia's, and one for Opus.
 
 use opus_decoder::OpusDecoder;
 use symphonia::core::codecs::CodecParameters;
@@ -11,14 +11,14 @@ use symphonia::core::packet::Packet;
 /// The longest Opus packet, 120 ms at 48 kHz, in samples of each channel.
 const OPUS_PACKET: usize = 5760;
 const OPUS_RATE: u32 = 48_000;
-/// The samples by which AAC-LC is late: one frame.
+/// The delay of AAC-LC in samples: one frame.
 const AAC_DELAY: u64 = 1024;
 
 /// The decoder of a track.
 pub(crate) struct Codec {
     decoder: Decoder,
     pub(crate) name: String,
-    /// Samples of each channel that remain to be dropped at the beginning.
+    /// Number of samples of each channel that remain to be dropped at the beginning.
     delay: u64,
 }
 
@@ -27,14 +27,14 @@ enum Decoder {
     Opus { decoder: Box<OpusDecoder>, n_channels: usize, samples: Vec<f32> },
 }
 
-/// What a decoded packet contains: interleaved samples.
+/// The content of a decoded packet: interleaved samples.
 pub(crate) struct Decoded {
     pub(crate) rate: u32,
     pub(crate) n_channels: usize,
 }
 
 impl Codec {
-    /// The decoder for `track`; the error is a sentence.
+    /// The decoder for `track`; the error is a message.
     pub(crate) fn new(track: &Track) -> Result<Self, String> {
         let Some(CodecParameters::Audio(parameters)) = &track.codec_params else {
             return Err("the audio track has no codec parameters".into());
@@ -46,7 +46,7 @@ impl Codec {
                 n_channels,
                 samples: vec![0.0; OPUS_PACKET * n_channels],
             };
-            // The pre-skip in the stream's header (RFC 7845, section 5.1), whatever the container.
+            // The pre-skip in the stream's header (RFC 7845, section 5.1), for any container.
             let pre_skip = parameters
                 .extra_data
                 .as_deref()

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// The result of this crate's calls.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error and the file that it is about.
+/// An error that names the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct Error {
@@ -14,7 +14,7 @@ pub struct Error {
     message: String,
 }
 
-/// The kinds of [`Error`].
+/// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -22,7 +22,7 @@ pub enum ErrorKind {
     Io,
     /// The file is not audio of a supported format.
     Format,
-    /// The format is supported, and its codec is not.
+    /// The format is supported, but its codec is not.
     Codec,
     /// The audio is damaged.
     Data,
@@ -39,7 +39,7 @@ impl Error {
         Self { kind, place: place.to_string(), message: message.to_string() }
     }
 
-    /// The kind of the error.
+    /// The category of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

@@ -65,7 +65,7 @@ impl FeatureExtractor {
         Self::new(n_mels, n_fft(), hop_length(), chunk_length())
     }
 
-    /// The features that the text of a `preprocessor_config.json` describes; errors call it
+    /// The features described by the text of a `preprocessor_config.json`, whose name in errors is
     /// `place`.
     ///
     /// # Errors
@@ -176,7 +176,7 @@ impl FeatureExtractor {
         (energy.max(maximum - RANGE) + 4.0) / 4.0
     }
 
-    /// A stream of frames, for audio that is not in memory as a whole.
+    /// A stream of frames, for audio that is not completely in memory.
     pub fn stream(&self) -> FeatureStream<'_> {
         let input = self.fft.make_input_vec();
         let spectrum = self.fft.make_output_vec();
@@ -207,11 +207,11 @@ impl fmt::Debug for FeatureExtractor {
 
 /// Computes frames of logarithmic energies, `log10` of each filter, while samples arrive.
 ///
-/// [`FeatureExtractor::scaled`] makes features of them, once the maximum is known.
+/// [`FeatureExtractor::scaled`] converts them to features when the maximum is known.
 #[derive(Debug)]
 pub struct FeatureStream<'e> {
     extractor: &'e FeatureExtractor,
-    /// The samples from the next frame's begin, and before the first frame their reflection.
+    /// The samples from the start of the next frame, and before the first frame their reflection.
     samples: Vec<f32>,
     begun: bool,
     n_samples: usize,
@@ -222,7 +222,7 @@ pub struct FeatureStream<'e> {
 }
 
 impl FeatureStream<'_> {
-    /// Takes samples, and passes each complete frame of `n_mels` energies to `sink`.
+    /// Adds samples, and passes each complete frame of `n_mels` energies to `sink`.
     pub fn push(&mut self, samples: &[f32], sink: &mut impl FnMut(&[f32])) {
         self.n_samples += samples.len();
         self.samples.extend_from_slice(samples);
@@ -239,11 +239,11 @@ impl FeatureStream<'_> {
         self.frames(self.n_samples / self.extractor.hop, sink);
     }
 
-    /// Passes the last frames to `sink`: in all, `samples / hop`.
+    /// Passes the last frames to `sink`, `samples / hop` in total.
     pub fn finish(&mut self, sink: &mut impl FnMut(&[f32])) {
         let (half, total) = (self.extractor.window.len() / 2, self.n_samples / self.extractor.hop);
         if !self.begun && total > 0 {
-            // Shorter than a reflection: reflected again and again, as NumPy does.
+            // Input shorter than a reflection is reflected repeatedly, as in NumPy.
             let own = std::mem::take(&mut self.samples);
             let period = (2 * own.len() as i64 - 2).max(1);
             let at = |index: i64| {

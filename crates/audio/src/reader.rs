@@ -28,7 +28,7 @@ pub struct AudioReader {
     format: Box<dyn FormatReader>,
     track: u32,
     codec: Codec,
-    /// For the rate of the first packet.
+    /// The resampler and the rate of the first packet.
     resampler: Option<(u32, Resampler)>,
     duration: Option<Duration>,
     interleaved: Vec<f32>,
@@ -38,12 +38,12 @@ pub struct AudioReader {
     is_finished: bool,
 }
 
-/// What of an audio stream could not be decoded.
+/// The parts of an audio stream that could not be decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
-    /// Packets that were skipped.
+    /// Number of skipped packets.
     pub skipped_packets: u64,
-    /// Whether the stream ended before its container said.
+    /// Whether the stream ended before the end that its container declares.
     pub is_truncated: bool,
 }
 
@@ -68,7 +68,7 @@ impl AudioReader {
         Self::probe(place, Box::new(file), extension)
     }
 
-    /// Reads audio from a stream, such as standard input, that errors call `place`.
+    /// Reads audio from a stream, such as standard input, whose name in errors is `place`.
     ///
     /// # Errors
     /// As [`AudioReader::open`].
@@ -76,7 +76,7 @@ impl AudioReader {
         Self::probe(place.into(), Box::new(ReadOnlySource::new(stream)), None)
     }
 
-    /// Reads an audio file in memory, that errors call `place`.
+    /// Reads an audio file in memory, whose name in errors is `place`.
     ///
     /// # Errors
     /// As [`AudioReader::open`].
@@ -133,12 +133,12 @@ impl AudioReader {
         &self.codec.name
     }
 
-    /// The duration, if the container states it.
+    /// The duration, if the container declares it.
     pub fn duration(&self) -> Option<Duration> {
         self.duration
     }
 
-    /// What could not be decoded so far.
+    /// The parts that could not be decoded so far.
     pub fn damage(&self) -> Damage {
         self.damage
     }
@@ -238,7 +238,7 @@ impl AudioReader {
             };
         };
         resampler.finish(out);
-        // Containers round: less than a tenth of a second is not missing.
+        // Containers round durations: less than a tenth of a second is not missing.
         let found = self.n_samples as f64 / f64::from(*rate);
         self.damage.is_truncated |=
             self.duration.is_some_and(|duration| duration.as_secs_f64() - found > 0.1);

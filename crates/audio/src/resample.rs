@@ -7,14 +7,14 @@ use rubato::{Fft, FixedSync, Indexing, Resampler as _};
 /// Resamples block by block, without delay: the first output sample belongs to the first input
 /// sample.
 pub(crate) struct Resampler {
-    /// `None` if the input has the output's rate. In f64, as the transforms of features: the
-    /// compiler makes them for one type only.
+    /// `None` if the input has the output's rate. In f64, like the transforms of features, so that
+    /// the code is compiled for only one type.
     fft: Option<Fft<f64>>,
     rate: u32,
-    /// Input that does not fill a chunk yet.
+    /// Input that does not fill a chunk.
     pending: Vec<f32>,
     chunk: Vec<f64>,
-    /// Output samples of the filter's delay that remain to be dropped.
+    /// Number of output samples of the filter's delay that remain to be dropped.
     delay: usize,
     n_in: u64,
     n_out: u64,
@@ -23,8 +23,8 @@ pub(crate) struct Resampler {
 impl Resampler {
     /// A resampler for input of `rate` Hz; the error is rubato's.
     pub(crate) fn new(rate: u32) -> Result<Self, String> {
-        // Chunks of about 50 ms in one transform: the longer the filter, the steeper its edge. Of
-        // an odd length, its delay would not be a whole number of samples.
+        // Chunks of about 50 ms in one transform: a longer filter has a steeper edge. With an odd
+        // length, its delay would not be a whole number of samples.
         let unit = rate / gcd(rate, SAMPLE_RATE);
         let chunk = (unit * (rate / 20).div_ceil(unit).next_multiple_of(2)) as usize;
         let fft = match rate {
@@ -46,7 +46,7 @@ impl Resampler {
         Ok(Self { fft, rate, pending: Vec::new(), chunk: Vec::new(), delay, n_in: 0, n_out: 0 })
     }
 
-    /// Resamples `samples`, and appends what is complete to `out`.
+    /// Resamples `samples`, and appends complete chunks to `out`.
     pub(crate) fn push(&mut self, samples: &[f32], out: &mut Vec<f32>) {
         self.n_in += samples.len() as u64;
         let Some(size) = self.fft.as_ref().map(|fft| fft.input_frames_next()) else {
@@ -62,7 +62,7 @@ impl Resampler {
         self.pending.drain(..begin);
     }
 
-    /// Appends the rest: in all, `input samples · SAMPLE_RATE / rate`, rounded up.
+    /// Appends the rest: in total, `input samples · SAMPLE_RATE / rate`, rounded up.
     pub(crate) fn finish(&mut self, out: &mut Vec<f32>) {
         if self.fft.is_none() {
             return;

@@ -1,6 +1,6 @@
 //! MarianMT checkpoints in Hugging Face's form: one of the base shape with seeded random weights
 //! (60.6 million parameters, 242 MB), and one of the size of M2M100 with 1.2 billion (4.96 GB)
-//! whose weights are a hole in the file.
+//! whose weights are a sparse file.
 //!
 //! Names and order are those of `save_pretrained`. The files are streamed: eight bytes of length, a
 //! JSON header with the type, shape and position of each tensor, then the values.
@@ -45,7 +45,7 @@ pub fn marian_base(workspace: &Workspace) -> Result<Checkpoint> {
     checkpoint(workspace, "marian-base", BASE, write)
 }
 
-/// The large checkpoint. Its weights are zeros without disk space, which nothing reads.
+/// The large checkpoint. Its weights are zeros that take no disk space and are never read.
 pub fn marian_large(workspace: &Workspace) -> Result<Checkpoint> {
     checkpoint(workspace, "marian-large", LARGE, |path, header, tensors| {
         let mut file = File::create(path)?;
@@ -184,7 +184,7 @@ pub fn header(tensors: &[Tensor]) -> Result<Vec<u8>> {
     Ok([&(json.len() as u64).to_le_bytes()[..], &json].concat())
 }
 
-/// Uniform values of the size of initial weights; norms around 1.
+/// Uniform values of the magnitude of initial weights; norms about 1.
 pub fn write(path: &Path, header: &[u8], tensors: &[Tensor]) -> Result<()> {
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
     file.write_all(header)?;

@@ -1,5 +1,5 @@
 //! `cargo xtask bench copy-task`: checks that a model learns. It copies or reverses sequences of
-//! letters, by their first word; training and test have no sequence in common.
+//! letters, depending on their first word; training and test have no sequence in common.
 //!
 //! The task requires attention by content and by position over whole sequences.
 
@@ -15,12 +15,12 @@ use xtask::onnxruntime::{self, Build};
 use xtask::table::{duration, table, thousands};
 use xtask::workspace::{Cognate, Workspace, call, capture};
 
-/// Least share of exact sequences.
+/// Minimum share of exact sequences.
 pub const EXACT_BOUND: f64 = 0.999;
-/// Longest time of a training on two idle processors.
+/// Maximum time of a training on two idle processors.
 pub const TIME_BOUND: Duration = Duration::from_secs(120);
 
-/// Numbers of sequences of training and validation, and of letters of a sequence.
+/// Numbers of sequences for training and validation, and of letters of a sequence.
 pub const TRAINED: usize = 20_000;
 pub const VALIDATED: usize = 200;
 pub const LETTERS: std::ops::RangeInclusive<u64> = 4..=12;
@@ -160,7 +160,7 @@ pub fn settings(options: &Options, name: &str) -> String {
 pub fn sequences(count: usize) -> Vec<(String, String)> {
     let mut state = 1_u64;
     let mut number = |below: u64| {
-        // Knuth's generator, of which the upper bits are used.
+        // Knuth's generator; the upper bits are used.
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below

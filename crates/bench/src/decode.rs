@@ -137,7 +137,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     judge(&report.missed(), options.allow_missed)
 }
 
-/// The most sentences of long texts in a call: they take long.
+/// Maximum number of sentences of long texts in a call, because they take long.
 const MOST_LONG: usize = 8;
 
 fn calls(shape: &Shape, options: &Options) -> Vec<Column> {

@@ -91,7 +91,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // It ends with its requests.
+        // The program ends when its input ends.
         self.requests = None;
         let _ = self.child.wait();
     }

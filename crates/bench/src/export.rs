@@ -1,7 +1,7 @@
 //! `cargo xtask bench export`: time and memory of an export, compared with writing the same bytes
 //! to the disk.
 //!
-//! The yardstick is `dd conv=fsync` of the checkpoint's weights file, which is in the page cache.
+//! The reference is `dd conv=fsync` of the checkpoint's weights file, which is in the page cache.
 //! Both run in turn, with new output files and an idle disk.
 
 use fs_err::{self as fs, File};
@@ -19,9 +19,9 @@ use super::statistics::figures;
 use xtask::table::{bytes, table, thousands};
 use xtask::workspace::{Cognate, Workspace, files};
 
-/// Median time of an export over that of `dd`.
+/// Maximum ratio of the median time of an export to that of `dd`.
 pub const TIME_BOUND: f64 = 2.0;
-/// Peak of anonymous memory, in bytes.
+/// Maximum peak of anonymous memory, in bytes.
 pub const MEMORY_BOUND: u64 = 64_000_000;
 
 /// Measure time and memory of exporting a checkpoint of Marian-base shape (242 MB), compared with

@@ -1,8 +1,8 @@
-//! `cargo xtask bench generate`: `generate.onnx`, which decodes a batch in one call, beside the
-//! loop of `cognate translate` on the same engine, and beside Optimum's.
+//! `cargo xtask bench generate`: `generate.onnx`, which decodes a batch in one call, compared with
+//! the loop of `cognate translate` on the same engine and with Optimum's.
 //!
-//! Programs take turns on real sentences, from token ids to token ids. Ratios are of time on
-//! processors, which other programs on the machine hardly change: the median of the rounds' ratios.
+//! Programs take turns on real sentences, from token ids to token ids. Ratios are of processor
+//! time, which other programs on the machine hardly change: the median of the rounds' ratios.
 
 pub mod report;
 

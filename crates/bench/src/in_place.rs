@@ -1,6 +1,6 @@
 //! The last parts of `cargo xtask bench export`: exports in place, whose time and memory do not
-//! grow with the weights; and the time from the start of `cognate translate` on ONNX Runtime to its
-//! first token, from a packed export and from an export in place.
+//! depend on the size of the weights; and the time from the start of `cognate translate` on ONNX
+//! Runtime to its first token, from a packed export and from an export in place.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,9 +14,9 @@ use xtask::onnxruntime::{self, Build};
 use xtask::table::bytes;
 use xtask::workspace::Workspace;
 
-/// Median time of an export, in seconds.
+/// Maximum median time of an export, in seconds.
 pub const TIME_BOUND: f64 = 0.1;
-/// Peak of anonymous memory, in bytes.
+/// Maximum peak of anonymous memory, in bytes.
 pub const MEMORY_BOUND: u64 = 100_000_000;
 
 /// Measures `rounds` exports in place of a small and a large checkpoint, and first tokens.

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the measurements of the published figures, each with a yardstick of the
+//! `cargo xtask bench`: the measurements of the published figures, each with a reference in the
 //! same run.
 
 #![allow(missing_docs, clippy::print_stdout)]
@@ -29,7 +29,7 @@ use anyhow::Result;
 use clap::Parser;
 use xtask::workspace::Workspace;
 
-/// Measure the published figures, each with a yardstick of the same run
+/// Measure the published figures, each with a reference in the same run
 #[derive(Parser)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench", max_term_width = 110)]
 enum Bench {

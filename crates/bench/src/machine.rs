@@ -1,10 +1,10 @@
-//! The processor of the measurements: the name of its part on the committed page.
+//! The processor of the measurements, which names its part of the committed page.
 
 use fs_err as fs;
 use std::env::consts::{ARCH, OS};
 use std::thread::available_parallelism;
 
-/// Instructions that determine the speed: Linux's name and the vendor's.
+/// Instructions that determine the speed: their names in Linux and by the vendor.
 pub const INSTRUCTIONS: [(&str, &str); 7] = [
     ("avx2", "AVX2"),
     ("avx512f", "AVX-512"),
@@ -25,7 +25,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one.
+    /// The machine of this process.
     pub fn here() -> Machine {
         let cores = available_parallelism().map_or(1, |cores| cores.get());
         Machine::of(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default(), cores)
@@ -38,7 +38,7 @@ impl Machine {
             Some(fields.find(|(key, _)| key.trim() == name)?.1.trim().to_owned())
         };
         let name = field("model name").unwrap_or_else(|| format!("{ARCH} on {OS}"));
-        // Machines in the cloud hide a processor's number; its family and model identify the
+        // Cloud machines hide the model number of a processor; its family and model identify the
         // generation.
         let generation = ["cpu family", "model"].map(field);
         let generation = match generation {

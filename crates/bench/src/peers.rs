@@ -2,7 +2,7 @@
 //! checkpoints of well-known shapes.
 //!
 //! Optimum runs with and without its comparison of the graphs with PyTorch, and Cognate with and
-//! without its verification. The bounds concern the runs without.
+//! without its verification. The bounds apply to the runs without.
 
 use fs_err::{self as fs, File};
 use std::io;
@@ -23,11 +23,11 @@ pub const SHAPES: [&str; 6] =
     ["marian-base", "t5-small", "bart-base", "m2m100-small", "bert-base", "gpt2"];
 pub const WEIGHTS: &str = "model.safetensors";
 
-/// Least ratio of Optimum's time to Cognate's.
+/// Minimum ratio of Optimum's time to Cognate's.
 pub const SPEED_BOUND: f64 = 20.0;
-/// Largest ratio of Cognate's peak of resident memory, mapped files included, to Optimum's.
+/// Maximum ratio of Cognate's peak of resident memory, mapped files included, to Optimum's.
 pub const MEMORY_BOUND: f64 = 1.0 / 3.0;
-/// Largest ratio of the bytes of the Cognate layout to those of the checkpoint's weights.
+/// Maximum ratio of the bytes of the Cognate layout to those of the checkpoint's weights.
 pub const SIZE_BOUND: f64 = 1.05;
 
 /// Optimum's export without its comparison, for which its command has no option:
@@ -92,7 +92,7 @@ pub struct Bench {
     pub cognate: PathBuf,
     pub python: PathBuf,
     pub checkpoint: PathBuf,
-    /// What Optimum exports it for.
+    /// Optimum's task for the model.
     pub task: &'static str,
     /// An empty folder on the same disk.
     pub work: PathBuf,

@@ -104,11 +104,11 @@ pub fn measure_piped(command: &mut Command) -> Result<Measured> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ProcessorSeconds {
     pub own: f64,
-    /// Of programs that have ended.
+    /// Those of programs that have ended.
     pub of_children: f64,
 }
 
-/// Those of this process so far.
+/// Processor seconds of this process so far.
 pub fn processor_seconds() -> Result<ProcessorSeconds> {
     let stat = std::fs::read_to_string("/proc/self/stat").context("/proc/self/stat")?;
     parse(&stat).with_context(|| format!("/proc/self/stat: expected times, found {stat:?}"))
@@ -132,7 +132,7 @@ fn watch(process: u32, ended: &AtomicBool) -> Memory {
     highest
 }
 
-/// Waits until the disk is idle, so that no run pays for the one before.
+/// Waits until the disk is idle, so that no run is slowed by the previous one.
 pub fn rest() -> Result<()> {
     call(&mut Command::new("sync"))
 }

@@ -1,7 +1,7 @@
 //! Binding programs to processors.
 //!
 //! A program of one thread takes up to twice as long for a call if the system moves it to a busy
-//! processor. So each program is bound to as many processors as it has threads.
+//! processor. Each program is therefore bound to as many processors as it has threads.
 
 use fs_err as fs;
 use std::path::Path;

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 pub struct Section {
     /// `Speed of decoding`
     pub title: &'static str,
-    /// The method, on every processor.
+    /// The method, the same on every processor.
     pub introduction: String,
     /// The title of the part.
     pub processor: String,

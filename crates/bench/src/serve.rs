@@ -1,9 +1,8 @@
-//! `cargo xtask bench serve`: requests of one sentence that arrive at random, beside FastAPI with
-//! CTranslate2 in the same run.
+//! `cargo xtask bench serve`: requests of one sentence that arrive at random, compared with FastAPI
+//! and CTranslate2 in the same run.
 //!
-//! Arrivals are a Poisson process that does not wait for answers, and a latency counts from the
-//! arrival, also where no connection was free. Servers and client share the machine, over its
-//! loopback interface.
+//! Arrivals are a Poisson process that does not wait for answers, and latencies include the time
+//! until a connection is free. Servers and client share the machine, over its loopback interface.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -27,17 +26,17 @@ use xtask::python;
 use xtask::table::table;
 use xtask::workspace::{Workspace, call};
 
-/// Connections of the client, and so requests that are answered at the same time.
+/// Number of connections of the client, and so of concurrent requests.
 const CONNECTIONS: usize = 256;
-/// Until a server has loaded its model.
+/// Maximum time until a server has loaded its model.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Requests that arrive at random, beside FastAPI with CTranslate2
+/// Measure requests that arrive at random, compared with FastAPI and CTranslate2
 ///
 /// Servers of the bundled model answer requests of one sentence each: a Poisson process on the
 /// loopback interface, in an open loop. Prints the latency at a low rate, and the highest rate at
-/// which the 99th percentile keeps its bound. With --soak a long load of `cognate serve` alone
-/// instead. The first run installs packages from PyPI under target/bench/serve (0.3 GB).
+/// which the 99th percentile is within its bound. With --soak, only `cognate serve` runs, under a
+/// long load. The first run installs packages from PyPI into target/bench/serve (0.3 GB).
 #[derive(clap::Args)]
 pub struct Options {
     /// Seconds of requests at each rate
@@ -46,35 +45,34 @@ pub struct Options {
     /// Bound of the 99th percentile of latencies in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 100.0)]
     pub bound: f64,
-    /// The low rate, requests a second
+    /// Low rate in requests per second
     #[arg(long, value_name = "N", default_value_t = 10.0)]
     pub low: f64,
-    /// Hypotheses of a sentence, with commas between; 1 is greedy
+    /// Numbers of hypotheses of a sentence, separated by commas; 1 is greedy
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 4])]
     pub beams: Vec<usize>,
-    /// Workers of each server
+    /// Number of workers of each server
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub workers: usize,
-    /// Only `cognate serve`
+    /// Run only `cognate serve`
     #[arg(long)]
     pub alone: bool,
     /// Load `cognate serve`, in f32 and with the first of --beams, at 80% of its highest rate for
-    /// this many minutes; prints latencies and memory of each minute
+    /// this number of minutes; prints latencies and memory of each minute
     #[arg(long, value_name = "MINUTES")]
     pub soak: Option<NonZeroUsize>,
-    /// With --soak: connections that are open and silent
+    /// With --soak: number of idle connections
     #[arg(long, value_name = "N", requires = "soak", default_value_t = 0)]
     pub idle: usize,
-    /// A `cognate` with its feature `serve` that is built already, in place of building it in
-    /// release mode
+    /// An existing `cognate` built with the feature `serve`, instead of building it in release mode
     #[arg(long, value_name = "PROGRAM")]
     pub cognate: Option<PathBuf>,
-    /// A Python with CTranslate2 and FastAPI, in place of an environment of its own
+    /// A Python with CTranslate2 and FastAPI, instead of a new environment
     #[arg(long, value_name = "PROGRAM")]
     pub python: Option<PathBuf>,
 }
 
-/// Latencies in milliseconds at a rate of requests a second.
+/// Latencies in milliseconds at a rate in requests per second.
 #[derive(Clone, Copy)]
 struct Load {
     rate: f64,
@@ -197,7 +195,7 @@ fn soak(place: &Place<'_>, options: &Options, minutes: usize, lines: &[String]) 
     Ok(())
 }
 
-/// The highest rate within the bound, to a twentieth; 0 if not even the low rate is.
+/// The highest rate within the bound, with an accuracy of 5%; 0 if the low rate exceeds it.
 fn highest(low: f64, bound: f64, run: impl Fn(f64) -> Result<Load>) -> Result<Load> {
     let (mut kept, mut missed) = (run(low)?, None);
     if kept.high > bound {
@@ -218,7 +216,7 @@ fn highest(low: f64, bound: f64, run: impl Fn(f64) -> Result<Load>) -> Result<Lo
     Ok(kept)
 }
 
-/// A server, which ends with this.
+/// A server, which is stopped when this value is dropped.
 struct Server {
     child: Child,
     address: SocketAddr,
@@ -292,8 +290,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Keeps connections that send nothing, and opens those again that the server ends, until
-    /// `ended` is set.
+    /// Keeps connections that send nothing, and reopens those that the server closes, until `ended`
+    /// is set.
     fn hold(&self, count: usize, ended: &AtomicBool) -> Result<()> {
         let mut connections = Vec::new();
         while !ended.load(Ordering::Relaxed) {
@@ -302,7 +300,7 @@ impl Server {
                 stream.set_nonblocking(true)?;
                 connections.push(stream);
             }
-            // Nothing to read, but not the end.
+            // Nothing to read, but not closed.
             connections.retain(|stream| {
                 stream.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
             });
@@ -314,7 +312,7 @@ impl Server {
     /// Sends requests at this rate, and waits for their answers.
     fn load(&self, rate: f64, seconds: f64, lines: &[String], beams: usize) -> Result<Load> {
         let mut random = Xorshift(7);
-        // From 0 to 1, both excluded.
+        // Between 0 and 1, both excluded.
         let mut uniform = || f64::from(random.draw()).mul_add(0.499_999, 0.5);
         let mut arrivals = Vec::new();
         let mut time = 0.0;
@@ -345,7 +343,7 @@ impl Server {
         Ok(Load { rate, median: part(0.5), high: part(0.99) })
     }
 
-    /// One request on a connection, which is kept.
+    /// One request on a connection, which is kept open.
     fn ask(
         &self,
         connection: &mut Option<BufReader<TcpStream>>,

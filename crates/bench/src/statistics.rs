@@ -11,7 +11,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The median of an even number of samples lies between the middle two.
+    /// The median of an even number of samples is the mean of the middle two.
     ///
     /// # Panics
     /// If there are no samples.
@@ -41,7 +41,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Whether the unrounded ratio keeps the bound.
+    /// Whether the unrounded ratio is within the bound.
     pub fn is_kept(self, ratio: f64) -> bool {
         match self {
             Bound::AtLeast(bound) => ratio >= bound,
@@ -49,7 +49,8 @@ impl Bound {
         }
     }
 
-    /// The ratio with two digits after the point, rounded to the same side of the bound.
+    /// The ratio with two digits after the point, rounded so that it stays on the same side of the
+    /// bound.
     pub fn shown(self, ratio: f64) -> String {
         const DIGIT: f64 = 0.01;
         let nearest = format!("{ratio:.2}");
@@ -57,8 +58,8 @@ impl Bound {
             nearest.parse().is_ok_and(|nearest| self.is_kept(nearest) == self.is_kept(ratio));
         match self {
             _ if is_beside || ratio.is_nan() => nearest,
-            // Only a ratio that misses the bound can be rounded to it: the bound has two digits,
-            // too.
+            // Only a ratio that misses the bound could be rounded to it: the bound also has two
+            // digits.
             Bound::AtLeast(bound) => format!("{:.2}", bound - DIGIT),
             Bound::AtMost(bound) => format!("{:.2}", bound + DIGIT),
         }

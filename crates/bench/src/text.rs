@@ -1,8 +1,8 @@
-//! `cargo xtask bench text`: files of real text and single sentences, text in and text out, beside
-//! CTranslate2 in the same run.
+//! `cargo xtask bench text`: files of real text and single sentences, from text to text, compared
+//! with CTranslate2 in the same run.
 //!
-//! Programs take turns. A machine that does other things beside makes wall times longer, but hardly
-//! the time on processors, which is what ratios are made of: the least of the rounds.
+//! Programs take turns. Other load of the machine increases wall times, but hardly processor times.
+//! Ratios are therefore of the minimum processor time of all rounds.
 
 pub mod model;
 pub mod report;
@@ -28,7 +28,7 @@ use xtask::onnxruntime::{self, Build};
 use xtask::python;
 use xtask::workspace::{Workspace, call};
 
-/// CTranslate2 and what its conversion reads; no PyTorch.
+/// CTranslate2 and the packages that its conversion needs, without PyTorch.
 pub const REQUIREMENTS: [&str; 5] = [
     "ctranslate2==4.8.5",
     "tokenizers==0.22.2",
@@ -36,55 +36,55 @@ pub const REQUIREMENTS: [&str; 5] = [
     "safetensors==0.8.0",
     "transformers==4.57.6",
 ];
-/// Tokens of a batch, on both sides.
+/// Maximum number of tokens of a batch in both programs.
 pub const BATCH_TOKENS: &str = "2048";
 
-/// Files of text and single sentences, beside CTranslate2
+/// Measure the translation of files and single sentences, compared with CTranslate2
 ///
 /// Models translate the first lines of Multi30k's training text (without that text, the bundled
-/// parallel text), by whole processes on 1 and 2 workers, and one sentence at a time by warm
-/// programs on one thread. Prints seconds of wall time and of processors, sentences and words a
-/// second, memory, and how many texts are equal. The first run installs packages from PyPI under
-/// target/bench/text (0.3 GB). The bundled model does the same with a shortlist on both sides, on
-/// one worker; its BLEU is measured with and without it.
+/// parallel text), by whole processes with 1 and 2 workers, and one sentence at a time by warm
+/// programs on one thread. Prints wall and processor seconds, sentences and words per second,
+/// memory, and the number of equal texts. The first run installs packages from PyPI into
+/// target/bench/text (0.3 GB). The bundled model is also measured with a shortlist in both
+/// programs, with one worker; its BLEU is measured with and without it.
 #[derive(clap::Args)]
 pub struct Options {
-    /// How often each program takes its turn
+    /// Number of turns of each program
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
     /// Models, separated by commas
     #[arg(long, value_delimiter = ',', default_values = ["bundled", "marian-base"])]
     pub model: Vec<Model>,
-    /// Lines of the text; a tenth of them for marian-base
+    /// Number of lines of the text; a tenth of them for marian-base
     #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..))]
     pub lines: u32,
-    /// Lines that are translated one at a time; a tenth of them for marian-base
+    /// Number of lines that are translated one at a time; a tenth of them for marian-base
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     pub single: u32,
-    /// Hypotheses of a sentence, with commas between; 1 is greedy
+    /// Numbers of hypotheses of a sentence, separated by commas; 1 is greedy
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 4])]
     pub beams: Vec<usize>,
-    /// Workers of each program, with commas between
+    /// Numbers of workers of each program, separated by commas
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2])]
     pub workers: Vec<usize>,
-    /// Only single sentences
+    /// Measure only single sentences
     #[arg(long)]
     pub latency: bool,
-    /// Text in place of Multi30k's
+    /// Text file, instead of Multi30k's
     #[arg(long, value_name = "FILE")]
     pub data: Option<PathBuf>,
     /// Write the part of onnx/BENCHMARKS.md for this processor
     #[arg(long, conflicts_with_all = ["model", "beams", "workers", "latency", "data"])]
     pub write: bool,
-    /// A `cognate` that is built already, in place of building it in release mode
+    /// An existing `cognate`, instead of building it in release mode
     #[arg(long, value_name = "PROGRAM")]
     pub cognate: Option<PathBuf>,
-    /// A Python with CTranslate2, in place of an environment of its own
+    /// A Python with CTranslate2, instead of a new environment
     #[arg(long, value_name = "PROGRAM")]
     pub python: Option<PathBuf>,
 }
 
-/// A precision, as each program names it.
+/// A precision, with its names in each program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Precision {
     F32,
@@ -115,13 +115,13 @@ impl Precision {
     }
 }
 
-/// How sentences are translated.
+/// The search of a translation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Search {
     pub precision: Precision,
     /// 1 is greedy.
     pub beams: usize,
-    /// Whether tokens are chosen among those of a shortlist.
+    /// Whether tokens are restricted to those of a shortlist.
     pub has_shortlist: bool,
 }
 
@@ -132,7 +132,7 @@ pub enum Way {
     Cognate,
 }
 
-/// Where programs and files lie.
+/// The programs, files and folders of a run.
 pub(crate) struct Place<'a> {
     pub(crate) cognate: &'a Path,
     pub(crate) python: &'a Path,
@@ -236,7 +236,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The file of another name with the same extension.
+/// The file with another name and the same extension.
 fn renamed(file: &Path, name: &str) -> PathBuf {
     file.with_file_name(name).with_extension(file.extension().unwrap_or_default())
 }
@@ -262,7 +262,7 @@ impl Place<'_> {
         call(learn.arg("--out").arg(self.shortlist()))
     }
 
-    /// Files, then single lines, with all searches.
+    /// Measures files, then single lines, with all searches.
     fn measure(
         &self,
         report: &mut Report,
@@ -290,14 +290,14 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// The options of ours that use the shortlist.
+    /// The options of Cognate for the shortlist.
     fn shortlisted(&self, search: Search) -> impl Iterator<Item = PathBuf> {
         [PathBuf::from("--shortlist"), self.shortlist()]
             .into_iter()
             .filter(move |_| search.has_shortlist)
     }
 
-    /// BLEU of our translations of a text.
+    /// BLEU of Cognate's translations of a text.
     fn bleu(&self, search: Search, [source, reference]: &[PathBuf; 2]) -> Result<f64> {
         let mut command = Command::new(self.cognate);
         command.args([
@@ -352,8 +352,8 @@ impl Place<'_> {
 
     pub(crate) fn script(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.python);
-        // The scripts lie in the source tree, which is left as it is. Threads are numbered before
-        // the engine reads it.
+        // The scripts are in the source tree, which must not change. The number of threads is set
+        // before the engine reads it.
         command
             .arg(&self.script)
             .args(arguments)
@@ -362,7 +362,7 @@ impl Place<'_> {
         command
     }
 
-    /// Whole processes on the text.
+    /// Measures whole processes on the text.
     fn files(&self, rounds: u32, search: Search, workers: usize) -> Result<Cell> {
         let Search { precision, beams, .. } = search;
         let mut cell = Cell::new(search, Some(workers));
@@ -426,7 +426,7 @@ impl Place<'_> {
         Ok(cell)
     }
 
-    /// What ours spends its time on.
+    /// The times of the parts of Cognate.
     fn shares(&self, search: Search) -> Result<Shares> {
         let mut command =
             Command::new(std::env::current_exe().context("the path of this program")?);
@@ -451,7 +451,7 @@ impl Place<'_> {
         serde_json::from_slice(&output.stdout).context("measure shares")
     }
 
-    /// One sentence at a time, through programs that stay.
+    /// Measures one sentence at a time, with programs that stay loaded.
     fn single(&self, rounds: u32, search: Search, lines: &[&str]) -> Result<Cell> {
         let Search { precision, beams, .. } = search;
         let mut cell = Cell::new(search, None);
@@ -489,7 +489,7 @@ impl Place<'_> {
                     .with_context(|| format!("{way:?}"))?,
             );
         }
-        // Round 0 warms up.
+        // Round 0 is a warm-up.
         for round in 0..=rounds {
             for (&way, program) in &mut programs {
                 let answer: Answer = program

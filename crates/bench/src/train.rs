@@ -3,7 +3,8 @@
 //!
 //! Cognate runs the loop of `cognate train`, which waits between requests; PyTorch's step follows
 //! its documentation. Both update on the same batches in the shapes of the text, and run in turn,
-//! some updates each, so that other load of the machine affects both. Each round has other batches.
+//! several updates each, so that other load of the machine affects both. Each round uses other
+//! batches.
 
 pub mod report;
 
@@ -56,7 +57,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// Cognate directly follows its peer, so that both see the same load of the machine.
+    /// Cognate directly follows its peer, so that both have the same load of the machine.
     pub const ALL: [Way; 3] = [Way::PyTorchBf16, Way::PyTorch, Way::Cognate];
 
     pub fn title(self) -> &'static str {
@@ -159,7 +160,7 @@ pub fn data(workspace: &Workspace, options: &Options) -> Result<[PathBuf; 2]> {
         .context("the Multi30k text is missing; set COGNATE_MULTI30K to a folder with train.en and train.de, or pass two files by --data")
 }
 
-/// English and German of Multi30k's training text, if it is at hand.
+/// English and German of Multi30k's training text, if it is available.
 pub fn multi30k(workspace: &Workspace) -> Option<[PathBuf; 2]> {
     let named = std::env::var_os("COGNATE_MULTI30K").map(PathBuf::from);
     let beside = workspace.root().parent().map(|parent| parent.join("shared/data/multi30k"));

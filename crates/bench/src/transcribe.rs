@@ -1,8 +1,8 @@
 //! `cargo xtask bench transcribe`: speech to text by warm programs, compared with faster-whisper in
 //! the same run.
 //!
-//! Programs run in turn on the same files. Ratios are of the time on processors, which other
-//! programs on the machine hardly change.
+//! Programs run in turn on the same files. Ratios are of processor time, which other programs on
+//! the machine hardly change.
 
 mod base;
 pub mod report;
@@ -25,7 +25,7 @@ use xtask::onnxruntime::{self, Build};
 use xtask::python;
 use xtask::workspace::{Cognate, Workspace, call};
 
-/// faster-whisper, and what converts a checkpoint for it; no PyTorch.
+/// faster-whisper and the packages that convert a checkpoint for it, without PyTorch.
 pub const REQUIREMENTS: [&str; 4] =
     ["faster-whisper==1.2.1", "ctranslate2==4.8.5", "transformers==4.57.6", "safetensors==0.8.0"];
 
@@ -33,12 +33,12 @@ pub const REQUIREMENTS: [&str; 4] =
 ///
 /// Transcribes the files at temperature 0 and without the text before a window, with f32 and int8,
 /// by windows that follow timestamps and by batches of windows that are cut in pauses. Prints
-/// seconds of audio per second, ratios of time on processors, memory, and how many words differ.
-/// The first run installs packages from PyPI into target/bench/transcribe (0.6 GB). Fails if a
-/// ratio misses its bound.
+/// seconds of audio per second, ratios of processor time, memory, and the number of different
+/// words. The first run installs packages from PyPI into target/bench/transcribe (0.6 GB). Fails if
+/// a ratio misses its bound.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Files of audio
+    /// Audio files
     #[arg(required = true, value_name = "FILE")]
     pub audio: Vec<PathBuf>,
     /// Folder of a Whisper checkpoint
@@ -59,7 +59,7 @@ pub struct Options {
     /// Numbers of threads of each program, separated by commas
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2])]
     pub threads: Vec<usize>,
-    /// A file of the package silero-vad, by which Cognate finds pauses as faster-whisper does; by
+    /// A file of the package silero-vad, with which Cognate finds pauses as faster-whisper does; by
     /// default it uses the audio's energy
     #[arg(long, value_name = "FILE")]
     pub vad: Option<PathBuf>,
@@ -67,8 +67,8 @@ pub struct Options {
     /// weights, whose texts do not end
     #[arg(long, value_name = "N")]
     pub new_tokens: Option<u32>,
-    /// In place of the checkpoint's model one of Whisper base's shape, with seeded random weights
-    /// and its tokenizer; with --new-tokens
+    /// Instead of the checkpoint's model, use one with the shape of Whisper base, seeded random
+    /// weights and the checkpoint's tokenizer; requires --new-tokens
     #[arg(long, requires = "new_tokens")]
     pub base: bool,
     /// Write the part of onnx/BENCHMARKS.md for this processor, with --base that of its shape
@@ -168,7 +168,7 @@ impl Place {
         script
     }
 
-    /// Both programs, in turn.
+    /// Measures both programs, in turn.
     fn measure(
         &self,
         cell: &mut Cell,
@@ -199,7 +199,7 @@ impl Place {
         };
         let mut programs = [start(theirs, "faster-whisper")?, start(ours, "cognate")?];
         cell.engines = programs.each_ref().map(|program| program.greeting.engine.clone());
-        // Round 0 warms up.
+        // Round 0 is a warm-up.
         for round in 0..=options.rounds {
             for (index, program) in programs.iter_mut().enumerate() {
                 let answer: Answer = program

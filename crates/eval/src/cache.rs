@@ -1,11 +1,11 @@
-//! Attention over caches that beams share, place by place.
+//! Attention over caches that beams share, position by position.
 
 use crate::ops::{INFERRED, float, int};
 use crate::{Float, Value};
 use cognate_graph::CachedAttention;
 use ndarray::{Array3, Ix3, Ix4, s};
 
-/// The cache `[rows, key_heads, capacity, d_k]` with `new: [rows, 1, key_heads · d_k]` at place
+/// The cache `[rows, key_heads, capacity, d_k]` with `new: [rows, 1, key_heads · d_k]` at position
 /// `at`.
 pub(crate) fn write<F: Float>(cache: &Value<F>, new: &Value<F>, at: usize) -> Value<F> {
     let mut cache = float(cache).to_owned().into_dimensionality::<Ix4>().expect(INFERRED);
@@ -17,7 +17,7 @@ pub(crate) fn write<F: Float>(cache: &Value<F>, new: &Value<F>, at: usize) -> Va
 
 /// `query: [rows, 1, heads · d_k]`, `keys, values: [rows, key_heads, capacity, d_k]`,
 /// `beams: [batch, beams, past]`, `bias: [1, heads, 1, past + 1]` -> `[rows, 1, heads · d_k]`. The
-/// error is the first beam that is none, with their number.
+/// error is the first beam out of range, with the number of beams.
 pub(crate) fn attend<F: Float>(
     attention: &CachedAttention,
     [query, keys, values]: [&Value<F>; 3],
@@ -36,7 +36,7 @@ pub(crate) fn attend<F: Float>(
     let mut out = Array3::<F>::zeros((rows, heads, d_k));
     for row in 0..rows {
         let (sentence, beam) = (row / n_beams, row % n_beams);
-        // The places that are read, each with the row that holds it.
+        // The positions that are read, with the row that contains each.
         let mut held = Vec::new();
         for (place, &beam) in beams.slice(s![sentence, beam, ..]).iter().enumerate() {
             match usize::try_from(beam) {

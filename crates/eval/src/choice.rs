@@ -67,8 +67,8 @@ pub(crate) fn top_k<F: Float>(count: usize, result: Ranked, x: &Value<F>) -> Val
     }
 }
 
-/// The positions of the `count` first elements of each row in this order, which keeps that of
-/// equals.
+/// The positions of the first `count` elements of each row in this order; equal elements keep
+/// theirs.
 fn positions<T: Copy>(
     count: usize,
     x: &ArcArray<T, IxDyn>,

@@ -6,7 +6,7 @@ use cognate_graph::Conv;
 use ndarray::{Array, Array3, Axis, Dimension, IxDyn, Slice, indices};
 
 /// `x: [batch, in, ...]`, `weight: [out, in, ...]` -> `[batch, out, sizes]`: for each position of
-/// the kernel, the product of its weights with the elements that it meets.
+/// the kernel, the product of its weights with the elements under them.
 pub(crate) fn conv<F: Float>(conv: &Conv, sizes: &[usize], inputs: &[&Value<F>]) -> Value<F> {
     let (x, weight) = (float(inputs[0]), float(inputs[1]));
     let padded: Vec<_> =
@@ -48,7 +48,7 @@ pub(crate) fn conv<F: Float>(conv: &Conv, sizes: &[usize], inputs: &[&Value<F>])
     Value::Float(out.into_shape_with_order(shape).expect(INFERRED).into_shared())
 }
 
-/// Where the elements are between the padding.
+/// The range of elements inside the padding.
 fn inside(conv: &Conv, axis: Axis, shape: &[usize]) -> Slice {
     match axis.index().checked_sub(2) {
         None => Slice::from(..),

@@ -5,13 +5,13 @@
 #[error(transparent)]
 pub struct Error(#[from] Cause);
 
-/// The kinds of [`Error`].
+/// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// An input is missing or has a type or shape that the graph does not take.
+    /// An input is missing or has the wrong type or shape.
     Input,
-    /// A value for which an operation has no meaning, as an id outside its table.
+    /// An operation does not accept a value, such as an id outside its table.
     Value,
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum Cause {
 }
 
 impl Error {
-    /// The kind of the error.
+    /// The category of the error.
     pub fn kind(&self) -> ErrorKind {
         match self.0 {
             Cause::Binding(_) | Cause::InputType { .. } => ErrorKind::Input,

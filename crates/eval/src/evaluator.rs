@@ -1,4 +1,4 @@
-//! The walk over a graph's nodes.
+//! Evaluates the nodes of a graph.
 
 use crate::error::Cause;
 use crate::{Error, Float, Value, cache, choice, conv, ops, parts, quantized, sums};
@@ -63,7 +63,7 @@ impl<F: Float> Evaluator<F> {
         }
     }
 
-    /// The same with several threads, which give the same numbers.
+    /// Uses several threads; the results are equal.
     #[must_use]
     pub fn with_threads(mut self, threads: NonZeroUsize) -> Self {
         self.bodies = self
@@ -74,10 +74,10 @@ impl<F: Float> Evaluator<F> {
         Self { threads, ..self }
     }
 
-    /// Computes every output from the inputs that `input` gives by name.
+    /// Computes every output; `input` returns the inputs by name.
     ///
     /// # Errors
-    /// If an input is missing or has a wrong type or shape, or an id is outside of its table.
+    /// If an input is missing or has the wrong type or shape, or an id is outside its table.
     pub fn run(
         &mut self,
         input: impl Fn(&str) -> Option<Value<F>>,
@@ -200,8 +200,7 @@ fn checked<F: Float>(
     Err(Cause::InputType { graph, input, expected, found }.into())
 }
 
-/// The place among its inputs of what an operation reads some rows of at a time, if that is a
-/// weight.
+/// The index of the input of which an operation reads a few rows at a time, if that is a weight.
 fn read_in_parts(op: &Op) -> Option<usize> {
     (*op == Op::Linear).then_some(1).or_else(|| (*op == Op::Gather).then_some(0))
 }

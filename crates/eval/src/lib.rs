@@ -1,7 +1,7 @@
 //! The reference evaluator: it defines the meaning of the graph language, in single and double
 //! precision.
 //!
-//! An engine is right if it agrees with this crate in `f64`. There is one plain function per
+//! An engine is correct if it agrees with this crate in `f64`. There is one plain function per
 //! operation, sums are in written order, and nothing is fused. Values of type f16 are computed in
 //! the evaluator's precision and rounded after each operation. Weights of linear layers and tables
 //! are read from their storage; smaller ones are converted once.

@@ -1,5 +1,5 @@
-//! One function an operation. Shapes and types have been inferred, so what does not fit is a bug of
-//! ours.
+//! One function per operation. Shapes and types are inferred before, so a mismatch is a bug of this
+//! crate.
 
 use crate::{Float, Value};
 use cognate_graph::{Binary, DType, Scalar, Unary};
@@ -167,7 +167,7 @@ pub(crate) fn cast<F: Float>(dtype: DType, x: &Value<F>) -> Value<F> {
     }
 }
 
-/// A value that the graph calls f16 or bf16: each number rounded. Others as they are.
+/// Rounds a value of type f16 or bf16; returns others unchanged.
 pub(crate) fn rounded<F: Float>(dtype: DType, value: Value<F>) -> Value<F> {
     match value {
         Value::Float(mut x) if dtype == DType::F16 => {
@@ -254,7 +254,7 @@ pub(crate) fn linear<F: Float>(
     )
 }
 
-/// Applies the same rearrangement whatever the elements are.
+/// Applies the same rearrangement to elements of any type.
 macro_rules! rearrange {
     ($value:expr, $with:expr) => {
         match $value {
@@ -389,7 +389,7 @@ fn broadcast_shape(left: &[usize], right: &[usize]) -> Vec<usize> {
         .collect()
 }
 
-/// `function` of each pair of elements, both sides broadcast.
+/// Applies `function` to each pair of elements; both sides are broadcast.
 fn zip<X: Copy, Y: Copy, Z: Clone>(
     left: &ArcArray<X, IxDyn>,
     right: &ArcArray<Y, IxDyn>,

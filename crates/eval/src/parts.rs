@@ -1,5 +1,5 @@
-//! Operations on weights that stay where they are stored: some rows at a time are read and brought
-//! to the evaluator's precision, so that a model is not held a second time.
+//! Operations on weights that stay in their storage: a few rows at a time are read and converted to
+//! the evaluator's precision, so that a model is not in memory twice.
 
 use cognate_graph::Recipe;
 use ndarray::linalg::general_mat_mul;
@@ -10,13 +10,13 @@ use std::thread;
 use crate::ops::{INFERRED, float, int};
 use crate::{Float, Value};
 
-/// Numbers of a weight that are held: they fit into a processor's cache.
+/// Number of converted elements of a weight; they fit into a processor's cache.
 const HELD: usize = 1 << 15;
 
-/// The fewest numbers of a weight for which a thread is worth its start.
+/// Minimum number of elements of a weight for which starting a thread is worthwhile.
 const LEAST_OF_THREAD: usize = 1 << 16;
 
-/// `x: [..., width]`, `weight: [outputs, width]` -> `[..., outputs]`, each output by one of
+/// `x: [..., width]`, `weight: [outputs, width]` -> `[..., outputs]`; the outputs are divided among
 /// `threads`.
 pub(crate) fn linear<F: Float>(
     x: &Value<F>,
@@ -37,7 +37,8 @@ pub(crate) fn linear<F: Float>(
             let count = out.ncols();
             let rows = ArrayView2::from_shape((count, width), rows.read(weight, first, count))
                 .expect(INFERRED);
-            // The long side of a weight is the one that the product's kernel cuts in larger pieces.
+            // The long side of a weight is the one that the product's kernel divides into larger
+            // pieces.
             general_mat_mul(
                 F::one(),
                 &rows,
@@ -62,8 +63,8 @@ pub(crate) fn linear<F: Float>(
     Value::Float(out.into_shape_with_order(shape).expect(INFERRED).into_shared())
 }
 
-/// `table: [rows, width]`, `ids: [...]` -> `[..., width]`. The error is the first id that has no
-/// row, with their number.
+/// `table: [rows, width]`, `ids: [...]` -> `[..., width]`. The error is the first id out of range,
+/// with the number of rows.
 pub(crate) fn gather<F: Float>(table: &Recipe, ids: &Value<F>) -> Result<Value<F>, (i64, usize)> {
     let (count, ids) = (table.shape()[0], int(ids));
     let (mut taken, mut rows) = (Vec::with_capacity(ids.len() * table.shape()[1]), Rows::new());

@@ -1,15 +1,15 @@
-//! Products of integers of 8 bits, or of 4.
+//! Products of integers of 8 or 4 bits.
 //!
-//! Values are rounded to their steps; the product itself is exact, as that of integers is.
+//! Values are rounded to their steps; the product itself is exact, as for integers.
 
 use crate::ops::{self, INFERRED, float};
 use crate::{Float, Value};
 use cognate_graph::{Bits, Blocks, SMALLEST_MAGNITUDE, Steps};
 use ndarray::{Array2, ArrayView1, Axis, Ix1, Ix2, Ix3, s};
 
-/// The steps of a row on either side of zero.
+/// The number of steps of a row on either side of zero.
 const SIDE: f32 = 127.0;
-/// The steps of a tensor from its smallest to its largest value.
+/// The number of steps of a tensor from its smallest to its largest value.
 const SPAN: f32 = 255.0;
 
 fn number<F: Float>(value: f32) -> F {
@@ -119,7 +119,7 @@ pub(crate) fn largest_magnitude<F: Float>(x: &Value<F>) -> Value<F> {
     Value::Float(largest.insert_axis(last).into_shared())
 }
 
-/// The nearest integer; of two as near, the even one.
+/// The nearest integer, ties to even.
 fn round_ties_even<F: Float>(x: F) -> F {
     let rounded = x.round();
     let two = number(2.0);

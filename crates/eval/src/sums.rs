@@ -1,4 +1,4 @@
-//! Operations that sum, and their opposites.
+//! Sums, expansions and statistics of rows.
 
 use crate::ops::{INFERRED, float, int};
 use crate::{Float, Value};

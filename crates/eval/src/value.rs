@@ -17,11 +17,11 @@ pub trait Float: NdFloat + From<f32> {
     /// infinite.
     fn round_to_half(self) -> Self;
 
-    /// The same to bfloat16.
+    /// Rounded to bfloat16 in the same way.
     fn round_to_bf16(self) -> Self;
 
-    /// [`Evaluator::run_observed`], which is compiled for each precision in this crate, and not in
-    /// those that call it.
+    /// [`Evaluator::run_observed`], compiled for each precision in this crate and not in its
+    /// callers.
     #[doc(hidden)]
     fn evaluate(
         evaluator: &mut Evaluator<Self>,
@@ -82,7 +82,7 @@ impl Float for f64 {
     }
 }
 
-/// A tensor; its elements are shared between clones.
+/// A tensor; clones share its elements.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<F> {
     /// Floating point numbers, in the evaluator's precision; f16 and bf16 values are rounded.
@@ -103,7 +103,7 @@ impl<F> Value<F> {
         }
     }
 
-    /// Whether the graph may call its elements so.
+    /// Whether the elements can have this type in a graph.
     pub fn is(&self, dtype: DType) -> bool {
         match self {
             Value::Float(_) => dtype.is_float() || dtype == DType::Bf16,

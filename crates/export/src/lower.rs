@@ -101,18 +101,19 @@ struct Lowering<'g> {
     exponentials: HashMap<RowsOf, (String, Shape, String)>,
     /// Caches that attention writes, and its other inputs.
     caches: Pending,
-    /// Of a loop's body: what it is in.
+    /// For a loop's body: the graph around it.
     outside: Option<Outside>,
-    /// Of a loop's body: what is computed before the loop, and whether new nodes belong there.
+    /// For a loop's body: the nodes that are computed before the loop, and whether new nodes belong
+    /// there.
     before: GraphProto,
     is_before: bool,
-    /// Of a loop's body: the inputs that have names around it.
+    /// For a loop's body: the inputs that have names in the graph around it.
     inputs: HashMap<NodeId, String>,
-    /// Results of TopK whose nodes follow.
+    /// Results of a TopK for nodes that follow.
     ranked: HashMap<NodeId, String>,
     /// The results of loops, by the loop.
     results: HashMap<NodeId, Vec<String>>,
-    /// Constants, by their bits.
+    /// Constants by their bits.
     numbers: HashMap<u32, String>,
     node_names: Names,
     tensor_names: Names,
@@ -244,7 +245,7 @@ impl<'g> Lowering<'g> {
             Op::Unary(_) | Op::Binary(_) | Op::LessOrEqual | Op::Equal | Op::Select => {
                 self.by_rows(id, &[])?
             }
-            // For layers, which read rows.
+            // For layers that read rows.
             Op::Cast(dtype @ DType::Bf16) => {
                 let shape = rows(&node.ty.shape);
                 let x = self.form(node.inputs[0], &shape)?;

@@ -25,7 +25,7 @@ const RANDOM: usize = 6;
 /// The temporary paths of this process.
 static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Removes all temporary files of this process, for a program that a signal ends at once.
+/// Removes all temporary files of this process, for a program that is ended by a signal.
 ///
 /// Nothing is created or renamed afterwards; a thread that tries waits for the end of the process.
 pub fn abandon() {
@@ -38,7 +38,7 @@ pub fn abandon() {
     std::mem::forget(held);
 }
 
-/// Removes what ended processes left in `folder`; with `name`, only what was to become
+/// Removes the files that ended processes left in `folder`; with `name`, only those for
 /// `folder/name`.
 ///
 /// Files of running processes are kept; on systems without locks nothing is removed.
@@ -208,8 +208,8 @@ fn lock(path: &Path) -> Option<Result<File, Taken>> {
 
 /// A file under a temporary name next to its final path, removed when dropped.
 ///
-/// Each file has one temporary name, `.NAME.cognate-partial`: the next process overwrites what a
-/// killed one left.
+/// Each file has one temporary name, `.NAME.cognate-partial`: the next process overwrites the file
+/// of a killed one.
 #[derive(Debug)]
 pub struct PartialFile {
     file: File,
@@ -391,7 +391,7 @@ pub(crate) mod tests {
         );
     }
 
-    /// The files of an addition, `a` and `b`, after a number of its renames: old ones aside, then
+    /// The files of an addition, `a` and `b`, after some of its renames: first old ones aside, then
     /// new ones into place.
     #[cfg(unix)]
     #[test]

@@ -33,13 +33,13 @@ pub struct TextOperators {
     pub pad: i64,
     /// The file of the model that joins pieces.
     pub target: Vec<u8>,
-    /// Its piece for each id of the output; `None` of ids that texts do not show.
+    /// Its piece for each id of the output; `None` for ids that are not shown in texts.
     pub target_pieces: Vec<Option<u32>>,
 }
 
 impl TextOperators {
-    /// Writes the file `graph` of a folder again as the file `name`, with the operators around it.
-    /// Both have the same weights. An empty text has an empty result.
+    /// Writes the file `graph` of a folder as the file `name`, with the operators added. Both share
+    /// their weights. An empty text has an empty result.
     ///
     /// # Errors
     /// If a file cannot be read or written.

@@ -41,7 +41,7 @@ pub struct SentenceAttention {
 pub struct AttentionRequest<'a> {
     /// The source, alone in its batch.
     pub source: Sources<'a>,
-    /// The decoder's input: the start token and the target's ids.
+    /// The decoder's input: the start token and the ids of the target.
     pub target: &'a [i64],
     /// The number of most probable next tokens, at least 1.
     pub likeliest: usize,

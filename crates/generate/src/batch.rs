@@ -12,8 +12,8 @@ pub enum Sources<'a> {
     Tokens(&'a [Vec<i64>]),
     /// Log-mel frames `[batch, n_mels, frames]`, or pixels `[batch, channels, height, width]`.
     Features(&'a ArrayD<f32>),
-    /// The sources of the last batch, of this number and all still in it: they are not encoded
-    /// again.
+    /// The sources of the last batch, of this number and all still in the batch: they are not
+    /// encoded again.
     Again(usize),
 }
 
@@ -97,8 +97,8 @@ impl<'a> SentenceBatch<'a> {
         self.numbers.get(sentence).copied().unwrap_or(sentence as u64)
     }
 
-    /// The prompt of a sentence for a decoder that
-    /// [continues its source](crate::Decoder::continues_sources) or not.
+    /// The prompt of a sentence for a decoder that [continues its
+    /// source](crate::Decoder::continues_sources), or for another one.
     pub(crate) fn prompt(
         &self,
         sentence: usize,
@@ -147,7 +147,7 @@ impl Prompt {
         self.tokens.get(tokens.len()).copied()
     }
 
-    /// The number of tokens before the first whose logits are read.
+    /// The number of tokens before the first token whose logits are read.
     pub(crate) fn n_prefill(&self, observe: Option<Observe>) -> usize {
         let last = self.tokens.len().saturating_sub(1);
         let observed = observe.and_then(|Observe { after, .. }| {
@@ -156,7 +156,7 @@ impl Prompt {
         observed.map_or(last, |place| place.min(last))
     }
 
-    /// The probability that `observe` asks for, if `tokens` end where it is.
+    /// The probability that `observe` requests, if `tokens` end at its position.
     pub(crate) fn observe(
         &self,
         observe: Option<Observe>,
@@ -174,8 +174,8 @@ impl Prompt {
     }
 }
 
-/// An event of decoding. `sentence` is its index in the batch, counted on for those that enter
-/// later.
+/// An event of decoding. `sentence` is the index of a sentence in the batch; sentences that enter
+/// later get the next numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'h> {
     /// A hypothesis has one more final token; also for prefixes, but not for end tokens and not in

@@ -152,8 +152,8 @@ impl Beams {
         let mut rows: Vec<_> = logits.collect();
         let mut copies = Vec::new();
         if let ([row], [first, _, ..]) = (rows.as_slice(), self.running.as_slice()) {
-            // All beams but the first begin impossibly: they come after its continuations, if these
-            // are enough.
+            // All beams except the first are initially impossible: their continuations come after
+            // those of the first, if these suffice.
             let context =
                 Context { prompt: &self.prompt, tokens: &first.tokens, columns: row.columns };
             let n_left = row.scores.len().saturating_sub(settings.most_forbidden(&context));

@@ -83,8 +83,8 @@ impl CausalDecoder {
         })
     }
 
-    /// Reads tokens `[rows, len]` after the past, of which the mask has the tokens too; returns all
-    /// logits `[rows, len, vocab]`.
+    /// Reads tokens `[rows, len]` after the past; the mask already includes these tokens. Returns
+    /// all logits `[rows, len, vocab]`.
     fn read(&mut self, tokens: Array2<i64>) -> Result<Value> {
         let end = self.past_len() + tokens.ncols();
         let mask = self.mask.slice(s![.., ..end]).to_owned();
@@ -206,7 +206,7 @@ impl Decoder for CausalDecoder {
         tokens: &Array2<i64>,
     ) -> Result<Logits<'_>> {
         let (batch, beams) = tokens.dim();
-        // The last tokens of the prompts are those given.
+        // The last tokens of the prompts are the given ones.
         let logits = if let Some(prompts) = self.prompts.take() {
             self.read_prompts(&prompts)?
         } else {

@@ -67,10 +67,10 @@ impl Settings {
         }
     }
 
-    /// The tokens whose logits decide on the next one, if these are few: in searches without
-    /// sampling whose constraints only forbid.
+    /// The tokens whose logits determine the next one, if these are few: in searches without
+    /// sampling whose constraints only forbid tokens.
     pub(crate) fn best_tokens(&self) -> Option<BestTokens> {
-        /// Tokens that constraints may forbid.
+        /// Maximum number of tokens that constraints may forbid.
         const MOST_FORBIDDEN: usize = 16;
         let (has_beams, n_forbidden) = (self.num_beams > 1, self.n_forbidden());
         let needs_all = self.sampling.is_some()
@@ -82,7 +82,7 @@ impl Settings {
             || self.timestamps.is_some();
         (!needs_all && !scales && !forbids_many && n_forbidden <= MOST_FORBIDDEN).then(|| {
             BestTokens {
-                // The next one is for the margin.
+                // One more is for the margin.
                 count: n_forbidden + if has_beams { self.n_continuations() } else { 1 } + 1,
                 softmax: has_beams,
                 always: self.forced_bos_token.into_iter().chain(self.forced_eos_token).collect(),
@@ -95,7 +95,7 @@ impl Settings {
         (1 + self.eos_tokens.len()).max(2) * self.num_beams
     }
 
-    /// How many tokens can be forbidden, other than by n-grams and timestamps.
+    /// Number of tokens that can be forbidden other than by n-grams and timestamps.
     fn n_forbidden(&self) -> usize {
         let delays_end = self.min_length > 0 || self.min_new_tokens > 0;
         let ends = if delays_end { self.eos_tokens.len() } else { 0 };
@@ -105,10 +105,10 @@ impl Settings {
             + ends
     }
 
-    /// How many tokens can be forbidden if [`Settings::constrain`]
-    /// [only forbids](Settings::only_forbids).
+    /// Maximum number of tokens that can be forbidden if [`Settings::constrain`] [only
+    /// forbids](Settings::only_forbids).
     pub(crate) fn most_forbidden(&self, context: &Context<'_>) -> usize {
-        // Each n-gram that is seen forbids its last token.
+        // Each repeated n-gram forbids its last token.
         self.n_forbidden() + context.tokens.len() + context.prompt.source.len()
     }
 
@@ -128,7 +128,7 @@ impl Settings {
     }
 
     pub(crate) fn renormalize_if_set(&self, scores: &mut [f32]) {
-        // If every token is forbidden, there is nothing to normalise.
+        // If every token is forbidden, nothing can be normalised.
         if self.renormalize && scores.iter().any(|score| score.is_finite()) {
             log_softmax(scores);
         }

@@ -32,7 +32,8 @@ pub trait Decoder {
         false
     }
 
-    /// Encodes more sources, which follow those of the batch with as many empty hypotheses each.
+    /// Encodes more sources, which follow those of the batch, with as many empty hypotheses for
+    /// each.
     ///
     /// # Errors
     /// As [`Decoder::start`], after which the batch is as before; or if this decoder does not
@@ -60,15 +61,15 @@ pub trait Decoder {
         tokens: &Array2<i64>,
     ) -> Result<Logits<'_>>;
 
-    /// Computes from now on only the logits of these tokens, ascending: whether it does, instead of
-    /// all. [`ShortlistDecoder`] leaves out the others of a decoder that cannot.
+    /// Restricts the logits of all following steps to these tokens, in ascending order. Returns
+    /// whether it does; [`ShortlistDecoder`] drops the other logits of a decoder that does not.
     ///
     /// [`ShortlistDecoder`]: crate::ShortlistDecoder
     fn restrict(&mut self, _: &[i64]) -> bool {
         false
     }
 
-    /// Lets the logits of the batch be those of the best tokens only, as long as it lasts. A
+    /// Restricts the logits of the batch to those of the best tokens, until the next batch. A
     /// decoder may return more.
     fn only_best(&mut self, _: &BestTokens) {}
 
@@ -115,11 +116,11 @@ pub trait Decoder {
 /// The tokens of each hypothesis whose logits are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BestTokens {
-    /// So many of the largest.
+    /// Number of tokens with the largest logits.
     pub count: usize,
     /// Whether the softmax of all logits is needed.
     pub softmax: bool,
-    /// These, whatever their logits are.
+    /// Tokens that are included regardless of their logits.
     pub always: Vec<i64>,
 }
 
@@ -373,8 +374,9 @@ pub(crate) fn encode(
             let name = encoder.inputs().first().cloned().unwrap_or_default();
             let mut run =
                 |part: ArrayD<f32>| encoder.run(&[(name.clone(), part)].into_iter().collect());
-            // Frames of audio, unlike pixels, have no channels. Each window has so many positions that an encoder gains nothing from
-            // several at once, and their attention weights would be the largest part of the memory.
+            // Frames of audio, unlike pixels, have no channels. A window has so many positions that
+            // an encoder gains nothing from several at once, and their attention weights would take
+            // most of the memory.
             let is_audio = features.ndim() == 3;
             if !is_audio || features.len_of(Axis(0)) <= 1 {
                 return Ok((run(features.clone())?, None));

@@ -139,7 +139,8 @@ pub fn decoder(
     })
 }
 
-/// The best hypothesis for each of a batch of sources (each with its end token), in the order given.
+/// The best hypothesis for each of a batch of sources (each with its end token), in the given
+/// order.
 ///
 /// # Errors
 /// As [`decode`].
@@ -158,15 +159,16 @@ pub fn generate<'a>(
     Ok(hypotheses.into_iter().filter_map(|found| found.into_iter().next()).collect())
 }
 
-/// Decodes a batch, in which all sentences enter at the start: for each its hypotheses, the best first, or samples in the order of their numbers. One beam is greedy
-/// search or sampling, several are beam search.
+/// Decodes a batch in which all sentences enter at the start. Returns the hypotheses of each
+/// sentence, best first, or its samples in the order of their numbers. One beam is greedy search or
+/// sampling, several are beam search.
 ///
-/// The observer is called at every step. If it returns [`ControlFlow::Break`], the event's hypothesis (in beam search: the sentence)
-/// ends.
+/// The observer is called at every step. If it returns [`ControlFlow::Break`], the event's
+/// hypothesis (in beam search: the sentence) ends.
 ///
 /// # Errors
-/// If settings contradict each other, a source is empty, a prefix is too long, the engine fails, a logit is NaN or infinite, or every
-/// token is forbidden.
+/// If settings contradict each other, a source is empty, a prefix is too long, the engine fails, a
+/// logit is NaN or infinite, or every token is forbidden.
 ///
 /// ```
 /// use cognate_generate::{SentenceBatch, SessionDecoder, Settings, decode};
@@ -177,15 +179,16 @@ pub fn generate<'a>(
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let model = Model::preset(Preset::Tiny, 1)?;
 /// let mut settings = Settings::from_json("{}", None, model.config())?;
-/// (settings.num_beams, settings.num_return_sequences, settings.max_new_tokens) = (4, 2, 5); let
-/// load = |program| Reference::F64.load(&Source::Graph(program), &Options::default()); let mut
-/// decoder = SessionDecoder::new(load(model.encode()?)?, load(model.step(Attentions::Omit)?)?,
-/// settings.pad_token)?;
+/// (settings.num_beams, settings.num_return_sequences, settings.max_new_tokens) = (4, 2, 5);
+/// let load = |program| Reference::F64.load(&Source::Graph(program), &Options::default());
+/// let (encoder, step) = (load(model.encode()?)?, load(model.step(Attentions::Omit)?)?);
+/// let mut decoder = SessionDecoder::new(encoder, step, settings.pad_token)?;
 ///
-/// let sources = [vec![8, 20, 0], vec![5, 0]]; let found = decode(&mut decoder,
-/// &SentenceBatch::new(&sources), &settings, &mut |_event| ControlFlow::Continue(()))?;
-/// assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]); assert!(found[0][0].score >=
-/// found[0][1].score);
+/// let sources = [vec![8, 20, 0], vec![5, 0]];
+/// let batch = SentenceBatch::new(&sources);
+/// let found = decode(&mut decoder, &batch, &settings, &mut |_event| ControlFlow::Continue(()))?;
+/// assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
+/// assert!(found[0][0].score >= found[0][1].score);
 /// # Ok(())
 /// # }
 /// ```

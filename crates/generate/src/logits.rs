@@ -14,7 +14,7 @@ pub struct Logits<'d> {
     /// The factor of each row; `None` for 1.
     scales: Option<&'d [f32]>,
     columns: LogitsColumns<'d>,
-    /// The softmax of each row, if it is that of more columns: its two numbers.
+    /// The two numbers of each row's softmax, if the softmax is over more columns.
     softmax: Option<&'d [[f32; 2]]>,
 }
 
@@ -38,7 +38,8 @@ impl<'d> Logits<'d> {
         Self { scores, scales: None, columns: LogitsColumns::All, softmax: None }
     }
 
-    /// Logits that have to be multiplied by positive factors of their rows, `scales: [batch · beams]`, if there are any.
+    /// Multiplies the logits by positive factors of their rows, `scales: [batch · beams]`, if there
+    /// are any, when they are read.
     fn with_scales(self, scales: Option<&'d [f32]>) -> Result<Self> {
         let (batch, beams, _) = self.scores.dim();
         if let Some(scales) = scales.filter(|scales| scales.len() != batch * beams) {
@@ -51,24 +52,24 @@ impl<'d> Logits<'d> {
         Ok(Self { scales, ..self })
     }
 
-    /// Says that the columns are those of these tokens, ascending, in place of all.
+    /// Declares that the columns are those of these tokens, in ascending order, instead of all.
     ///
     /// # Panics
-    /// If there are not as many.
+    /// If the numbers differ.
     pub fn with_tokens(self, tokens: &'d [i64]) -> Self {
         assert_eq!(self.scores.dim().2, tokens.len(), "a column for each token");
         Self { columns: LogitsColumns::Chosen(tokens), ..self }
     }
 
-    /// Whether each row has tokens of its own.
+    /// Whether each row has its own tokens.
     pub(crate) fn are_of_best(&self) -> bool {
         matches!(self.columns, LogitsColumns::OfRows(_))
     }
 
-    /// Keeps the columns of these tokens, ascending, of all.
+    /// Keeps only the columns of these tokens, in ascending order.
     ///
     /// # Errors
-    /// If there is no such column.
+    /// If a column does not exist.
     pub(crate) fn keep(self, tokens: &'d [i64]) -> Result<Self> {
         let (batch, beams, vocab) = self.scores.dim();
         let place = |&token: &i64| usize::try_from(token).ok().filter(|&place| place < vocab);

@@ -10,7 +10,8 @@ use std::mem;
 use std::ops::{ControlFlow, Range};
 
 /// Sentences that one decoder decodes together. Others enter between steps if the decoder lets them
-/// [join](Decoder::joins), and each leaves at its end. Its hypotheses do not depend on the others.
+/// [join](Decoder::joins), and each sentence leaves at its end. Its hypotheses do not depend on the
+/// others.
 pub struct RunningBatch<'s> {
     settings: &'s Settings,
     sentences: Vec<Sentence>,
@@ -32,15 +33,16 @@ pub(crate) trait Search {
     /// The start token, the prefix and the generated tokens of a hypothesis.
     fn tokens(&self, hypothesis: usize) -> &[i64];
 
-    /// The hypothesis that each continued by its last token, if it was not itself.
+    /// The hypothesis that each hypothesis continued with its last token; `None` if each continued
+    /// itself.
     fn parents(&self) -> Option<&[usize]>;
 
     /// Appends tokens of the prompt, of which the decoder has computed the first `n`; the next one
     /// is the last appended.
     fn follow_prompt(&mut self, sentence: usize, n: usize, observer: Observer<'_>);
 
-    /// Chooses among the logits of each hypothesis's next token. In the first step one row can be
-    /// that of all.
+    /// Chooses among the logits of each hypothesis's next token. In the first step all hypotheses
+    /// can share one row.
     fn read(
         &mut self,
         sentence: usize,
@@ -49,7 +51,7 @@ pub(crate) trait Search {
         observer: Observer<'_>,
     ) -> Result<()>;
 
-    /// Advances by what was chosen. `attention: [hypotheses, heads, src]` is that of this step.
+    /// Appends the chosen tokens. `attention: [hypotheses, heads, src]` is that of this step.
     fn advance(
         &mut self,
         sentence: usize,
@@ -71,7 +73,7 @@ struct Sentence {
 }
 
 impl<'s> RunningBatch<'s> {
-    /// No sentences.
+    /// A batch without sentences.
     ///
     /// # Errors
     /// If the settings contradict each other.
@@ -103,12 +105,11 @@ impl<'s> RunningBatch<'s> {
         self.sentences.iter().map(|sentence| longest(sentence.search.as_ref())).max().unwrap_or(0)
     }
 
-    /// Lets sentences enter. Returns the numbers that events give them, counted on from those that
-    /// entered before.
+    /// Adds sentences. Returns their numbers in events, which continue those of earlier sentences.
     ///
     /// # Errors
     /// If a source is empty, a prefix is too long, the engine fails, or others are running and the
-    /// decoder lets none [join](Decoder::joins). The others remain as they were.
+    /// decoder does not let sentences [join](Decoder::joins). The other sentences are unchanged.
     pub fn admit(
         &mut self,
         decoder: &mut dyn Decoder,
@@ -154,8 +155,8 @@ impl<'s> RunningBatch<'s> {
     /// [`decode`](crate::decode).
     ///
     /// # Errors
-    /// If the engine fails, a logit is NaN or infinite, or every token is forbidden. The batch is
-    /// of no use then.
+    /// If the engine fails, a logit is NaN or infinite, or every token is forbidden. The batch
+    /// cannot be used afterwards.
     pub fn step(
         &mut self,
         decoder: &mut dyn Decoder,
@@ -170,7 +171,8 @@ impl<'s> RunningBatch<'s> {
         let settings = self.settings;
         let mut shape = (self.sentences.len(), self.n_hypotheses());
         if mem::take(&mut self.is_new) && !self.prefill(decoder, observer)? {
-            // Beams are equal until their first choice. Drawing would need other random numbers.
+            // Beams are equal until their first choice. Sampling would need different random
+            // numbers.
             let is_shared = settings.num_beams > 1
                 && settings.sampling.is_none()
                 && settings.alignment_layer.is_none();
@@ -226,7 +228,7 @@ impl<'s> RunningBatch<'s> {
     }
 
     /// Lets the decoder compute long prompts in one call, up to the first token whose logits are
-    /// read: whether it did.
+    /// read. Returns whether it did.
     fn prefill(&mut self, decoder: &mut dyn Decoder, observer: Observer<'_>) -> Result<bool> {
         let Settings { observe, alignment_layer, .. } = *self.settings;
         let n = self

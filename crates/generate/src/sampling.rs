@@ -18,7 +18,7 @@ impl Sampling {
     pub(crate) fn generator(&self, sentence_number: u64, sequence: usize) -> Generator {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         rng.set_stream(sentence_number);
-        // Samples are further apart than the numbers that one can use.
+        // Samples are further apart than the number of values that one can use.
         rng.set_word_pos((sequence as u128) << 40);
         Generator(rng)
     }
@@ -108,7 +108,7 @@ impl Generator {
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// The place of a token of the distribution of the logits.
+    /// Draws a token from the distribution of the logits; returns its place.
     pub(crate) fn draw(&mut self, scores: &[f32]) -> usize {
         let largest = largest(scores);
         let weight = |score: f32| f64::from(score - largest).exp();

@@ -14,7 +14,7 @@ pub(crate) struct Row<'l> {
     pub(crate) scores: &'l mut [f32],
     pub(crate) scale: f32,
     pub(crate) columns: Columns<'l>,
-    /// The softmax, where it is known: of more columns than these.
+    /// The softmax, if it is known, over more columns than these.
     pub(crate) softmax: Option<Normalisation>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct Row<'l> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Columns<'l> {
     All,
-    /// These, ascending; places that are left have minus infinity.
+    /// These, in ascending order; unused places contain minus infinity.
     Chosen(&'l [i64]),
 }
 

@@ -1,9 +1,9 @@
 //! The whole of decoding as one graph: the encoder, and a loop around the decoder's step that
 //! searches.
 //!
-//! The search is that of [`decode`](crate::decode) with beams, which is transformers'; with one
-//! beam it is greedy search. What the sizes depend on (`num_beams`, `max_length`) are inputs;
-//! tokens of the configuration are constants.
+//! The search is that of [`decode`](crate::decode) with beams, as in transformers; with one beam it
+//! is greedy search. The values that sizes depend on (`num_beams`, `max_length`) are inputs; tokens
+//! of the configuration are constants.
 
 mod beams;
 mod body;
@@ -25,42 +25,43 @@ use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS};
 use looped::Search;
 use sizes::with_sizes;
 
-/// The largest number of tokens of a target where the model has no limit.
+/// Maximum number of tokens of a target if the model has no limit.
 pub(crate) const UNLIMITED: usize = 512;
 
-/// The largest number of beams or samples of a sentence; more count as this many.
+/// Maximum number of beams or samples of a sentence; larger numbers are reduced to it.
 pub const MOST_BEAMS: usize = 1024;
 
 /// Joins a model's graphs, the encoder and a step of one token (of
-/// [`Layout::Generate`](cognate_model::Layout::Generate)), to one that decodes, within limits.
+/// [`Layout::Generate`](cognate_model::Layout::Generate)), to one graph that decodes, within
+/// limits.
 ///
-/// Inputs: `input_ids, attention_mask: i64 [batch, src]`, and scalars, which may be left out; their
-/// defaults are those of `settings`:
+/// Inputs: `input_ids, attention_mask: i64 [batch, src]`, and optional scalars, whose defaults are
+/// those of `settings`:
 ///
 /// - i64: `max_length`, `min_length`, `num_beams`, `num_return_sequences`, `no_repeat_ngram_size`,
 ///   `early_stopping` (0: false, 1: true, 2: never), `forced_bos_token_id` (-1: none), `do_sample`,
 ///   `top_k`, `seed`;
 /// - f32: `length_penalty`, `repetition_penalty`, `temperature`, `top_p`.
 ///
-/// Numbers out of range count as the nearest possible one: at least one beam, at most
+/// Numbers out of range are replaced by the nearest valid one: at least one beam, at most
 /// [`MOST_BEAMS`].
 ///
 /// Outputs: `sequences: i64 [batch, returned, generated]`, which begin with the start token and are
-/// padded after an end token, and their `scores: [batch, returned]`, the best first. If the step
-/// outputs cross-attentions, two more, 0 for the start token and after the end: the tokens'
-/// log-probabilities `token_scores: [batch, returned, generated]`, and
+/// padded after an end token, and their `scores: [batch, returned]`, best first. If the step
+/// outputs cross-attentions, there are two more, 0 for the start token and after the end: the
+/// log-probabilities of the tokens `token_scores: [batch, returned, generated]`, and
 /// `cross_attentions: [batch, returned, generated, layers, heads, src]`, those of the step that
 /// chose a token.
 ///
 /// With [`FixedSizes`] all shapes are constants: `num_beams` and `num_return_sequences` are those
-/// of `settings` and no inputs, `generated` is the largest length, and caches have a fixed
+/// of `settings` and not inputs, `generated` is the maximum length, and caches have a fixed
 /// capacity.
 ///
-/// The body of the loop holds the step once, and after it two ways to continue, of which a run
-/// takes one: rows that do not meet (one beam, or samples), and beams.
+/// The body of the loop contains the step once, and after it two ways to continue, of which a run
+/// takes one: independent rows (one beam, or samples), and beams.
 ///
 /// # Errors
-/// If the graphs are not those of a model, or have no form of these sizes.
+/// If the graphs are not those of a model, or do not support these sizes.
 pub fn search_program(
     [encoder, step]: [&Program; 2],
     settings: &Settings,
@@ -132,11 +133,11 @@ fn fixed_beams(settings: &Settings) -> usize {
     settings.num_beams.max(samples).clamp(1, MOST_BEAMS)
 }
 
-/// Checks that settings are those of a graph that was built with `built` and `sizes`, except for
+/// Checks that settings match those of a graph that was built with `built` and `sizes`, except for
 /// its inputs.
 ///
 /// # Errors
-/// If they differ in what the graph has as a constant, or cannot be had with it.
+/// If a constant of the graph differs, or a setting is not supported by it.
 pub fn check_search(built: &Settings, wanted: &Settings, sizes: Option<FixedSizes>) -> Result<()> {
     let is_plain = |settings: &Settings| {
         settings.sampling.is_none_or(|sampling| {
@@ -199,7 +200,7 @@ pub fn check_search(built: &Settings, wanted: &Settings, sizes: Option<FixedSize
     Ok(())
 }
 
-/// Lower temperatures draw the most probable token.
+/// At lower temperatures the most probable token is drawn.
 const SMALLEST_TEMPERATURE: f32 = 1e-6;
 
 /// The size that grows from step to step.
@@ -223,7 +224,7 @@ struct Inputs<'g> {
     /// The numbers of the beams, `[beams]`, and the places of a sequence, `[length]`.
     beam_ids: Tensor<'g>,
     places: Tensor<'g>,
-    /// How many hypotheses are returned.
+    /// The number of returned hypotheses.
     returned: Dim,
     length_penalty: Tensor<'g>,
     early_stopping: Tensor<'g>,
@@ -238,7 +239,7 @@ struct Inputs<'g> {
     seed: Tensor<'g>,
 }
 
-/// The most tokens of a target: a start token, and at least one more.
+/// The maximum number of tokens of a target: a start token, and at least one more.
 pub(crate) fn max_length(settings: &Settings) -> usize {
     settings.max_length.min(settings.max_new_tokens.saturating_add(1)).max(2)
 }
@@ -308,7 +309,7 @@ impl<'g> Inputs<'g> {
                 (num_beams, builder.range(0, n_beams), builder.range(0, length), returned.into())
             }
             None => {
-                // Samples are rows that do not meet.
+                // Samples are independent rows.
                 let num_beams =
                     larger(is_sampling.select(num_return_sequences, num_beams), count(1));
                 let num_beams = smaller(num_beams, count(MOST_BEAMS));
@@ -364,7 +365,7 @@ fn less<'g>(left: Tensor<'g>, right: Tensor<'g>) -> Tensor<'g> {
     not(right.less_or_equal(left))
 }
 
-/// How many truth values are true; i64 `[]`.
+/// The number of values that are true; i64 `[]`.
 fn count(values: Tensor<'_>) -> Tensor<'_> {
     let axes: Vec<_> = (0..values.ty().shape.rank()).collect();
     values.cast(DType::I64).sum(&axes).reshape(Vec::<Dim>::new())

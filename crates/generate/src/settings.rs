@@ -26,7 +26,7 @@ pub struct Settings {
     pub bad_words: Vec<Vec<i64>>,
     /// Forbidden tokens, even if they are forced.
     pub suppressed_tokens: Vec<i64>,
-    /// Tokens that are forbidden as the first free choice.
+    /// Tokens that are forbidden as the first freely chosen token.
     pub suppressed_first_tokens: Vec<i64>,
     /// The penalty of tokens of the target, the start token included; values above 1 make them less
     /// likely.
@@ -40,13 +40,13 @@ pub struct Settings {
     pub encoder_no_repeat_ngram_size: usize,
     /// Whether scores are normalised after all of the above.
     pub renormalize: bool,
-    /// The minimum number of tokens before the end token, the start token and a prefix included.
+    /// Minimum number of tokens before the end token, including the start token and a prefix.
     pub min_length: usize,
     /// The minimum number of generated tokens before the end token.
     pub min_new_tokens: usize,
-    /// The maximum number of tokens, the start token, a prefix and the end token included.
+    /// Maximum number of tokens, including the start token, a prefix and the end token.
     pub max_length: usize,
-    /// The maximum number of generated tokens, the end token included; at least 1.
+    /// Maximum number of generated tokens, including the end token; at least 1.
     pub max_new_tokens: usize,
     /// The number of beams; 1 for greedy search or sampling.
     pub num_beams: usize,
@@ -100,7 +100,7 @@ pub enum EarlyStopping {
 pub struct Sampling {
     /// The divisor of logits, above 0; values below 1 sharpen the distribution.
     pub temperature: f32,
-    /// The number of most probable tokens that are kept; 0 for all.
+    /// Number of most probable tokens that are kept; 0 for all.
     pub top_k: usize,
     /// Keeps the most probable tokens with this total probability, from 0 to 1 (all).
     pub top_p: f32,

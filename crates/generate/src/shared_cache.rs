@@ -2,11 +2,11 @@
 //!
 //! A step writes into the caches in place. A beam that continues another gets its history as a list
 //! of positions, and nothing is copied. When a sentence is finished, another moves to its place.
-//! Others join behind them, if the session takes sentences whose pasts have different lengths.
+//! Others join behind them if the session supports sentences whose pasts have different lengths.
 //!
-//! The sources of a decoder alone are prompts, whose tokens but the last are read before the first
-//! step: in one pass if the session supports it, else token by token, and padded on the left if the
-//! session takes no pasts of different lengths.
+//! The sources of a decoder-only model are prompts, whose tokens except the last are read before
+//! the first step: in one pass if the session supports it, otherwise token by token, and padded on
+//! the left if the session does not support pasts of different lengths.
 
 use crate::causal::{no_cross_attention, prompts_of};
 use crate::decoder::{
@@ -29,7 +29,8 @@ const CAPACITY: usize = 32;
 /// The holder of positions behind a sentence's past, and of padding.
 const NONE: i64 = -1;
 
-/// Tokens of a prompt that are read in one pass; each reads the holders of all places before it.
+/// Maximum number of tokens of a prompt read in one pass; each reads the holders of all places
+/// before it.
 const TOGETHER: usize = 256;
 
 /// The decoder of a folder in the shared-cache layout.
@@ -51,10 +52,10 @@ pub struct SharedCacheDecoder {
     attentions: Attentions,
 }
 
-/// What is before the first step.
+/// The state before the first step.
 enum Before {
     Encoder(Box<dyn Session>),
-    /// Of a decoder alone: prompts, until they are read.
+    /// Of a decoder-only model: prompts, until they are read.
     Prompts {
         stack: Stack,
         unread: Option<Vec<Vec<i64>>>,
@@ -118,7 +119,7 @@ impl SharedCacheDecoder {
         Ok(self.decoder.run_in_place(&mut self.state, &self.caches)?)
     }
 
-    /// Runs the decoder on the first tokens `[batch, 1]` of all beams, in caches of one row a
+    /// Runs the decoder on the first tokens `[batch, 1]` of all beams, in caches of one row per
     /// sentence, and writes their keys and values to the caches of each first beam.
     fn append_first(&mut self, tokens: &Array2<i64>) -> Result<Values> {
         let (batch, beams, _) = self.holders.dim();
@@ -142,8 +143,8 @@ impl SharedCacheDecoder {
         Ok(outputs)
     }
 
-    /// Appends a token `[batch, beams]` to each hypothesis of the sentences that `is_real` names;
-    /// those of others are padding.
+    /// Appends a token `[batch, beams]` to each hypothesis of the sentences for which `is_real` is
+    /// true; tokens of others are padding.
     fn append(&mut self, tokens: &Array2<i64>, is_real: impl Fn(usize) -> bool) -> Result<Values> {
         let (past, capacity) = (self.longest(PAST), self.holders.len_of(Axis(2)));
         if past == capacity {
@@ -179,7 +180,7 @@ impl SharedCacheDecoder {
         }
         let mut first = 0;
         while first < n {
-            // A token by itself would be a step.
+            // A single token would be a step.
             let end = if n - first <= TOGETHER + 1 { n } else { first + TOGETHER };
             let holders = Array3::from_shape_fn((batch, end - first, end), |(_, row, place)| {
                 if place < first + row { 0 } else { NONE }
@@ -190,13 +191,13 @@ impl SharedCacheDecoder {
         Ok(())
     }
 
-    /// Reads the tokens of prompts but the last of each.
+    /// Reads the tokens of prompts except the last of each.
     fn read_prompts(&mut self, prompts: &[Vec<i64>]) -> Result<()> {
         let (batch, beams, _) = self.holders.dim();
         let n_read = |sentence: usize| prompts[sentence].len() - 1;
         let n = (0..batch).map(n_read).max().unwrap_or(0);
         if n > 1 && self.decoder.supports_prefill() {
-            // What is behind the end of a shorter prompt is never read.
+            // Tokens behind the end of a shorter prompt are never read.
             let token = |(sentence, place)| {
                 if place < n_read(sentence) { prompts[sentence][place] } else { self.pad_token }
             };
@@ -224,7 +225,7 @@ impl SharedCacheDecoder {
         self.lengths.iter().map(|lengths| lengths[what]).max().unwrap_or(0)
     }
 
-    /// Gives caches this number of places.
+    /// Resizes caches to this number of places.
     fn fit(&mut self, capacity: usize) -> Result<()> {
         let holders = resized(mem::take(&mut self.holders).into_dyn(), 2, capacity, NONE);
         self.holders = holders.into_dimensionality().expect("three axes");
@@ -304,7 +305,7 @@ impl Decoder for SharedCacheDecoder {
                 .find(|(name, _)| is_cross(name))
                 .map_or(0, |(_, value)| value.shape()[2]),
         );
-        // The width follows the sources without a copy of all for each.
+        // The width follows the sources without copying all of them for each new one.
         let width = if (longest..=2 * longest).contains(&width) {
             width
         } else {
@@ -356,7 +357,7 @@ impl Decoder for SharedCacheDecoder {
         }
     }
 
-    // A decoder alone reads its prompts by itself.
+    // A decoder-only model reads its prompts itself.
     fn supports_prefill(&self) -> bool {
         matches!(self.before, Before::Encoder(_)) && self.decoder.supports_prefill()
     }
@@ -451,7 +452,7 @@ fn floats(value: Value) -> Result<ArrayD<f32>> {
     })
 }
 
-/// For each source no past, and the number of its positions in `encoded`.
+/// For each source a past of length 0, and the number of its positions in `encoded`.
 fn source_lengths(sources: Sources<'_>, encoded: &Values) -> Vec<[usize; 2]> {
     let width =
         encoded.iter().find(|(name, _)| is_cross(name)).map_or(0, |(_, value)| value.shape()[2]);
@@ -461,7 +462,8 @@ fn source_lengths(sources: Sources<'_>, encoded: &Values) -> Vec<[usize; 2]> {
     }
 }
 
-/// The array with `size` places along an axis, of which new ones are `fill`; in the same memory if it is large enough.
+/// The array with `size` places along an axis, new ones filled with `fill`; in the same memory if
+/// it is large enough.
 fn resized<T: Copy>(array: ArrayD<T>, axis: usize, size: usize, fill: T) -> ArrayD<T> {
     let mut shape = array.shape().to_vec();
     let place = shape[axis + 1..].iter().product::<usize>();
@@ -471,7 +473,7 @@ fn resized<T: Copy>(array: ArrayD<T>, axis: usize, size: usize, fill: T) -> Arra
     let mut memory = memory(array);
     if old < new {
         memory.resize(n, fill);
-        // From the last on: no block is overwritten before it has moved.
+        // From the last block on: no block is overwritten before it has moved.
         for block in (0..blocks).rev() {
             memory.copy_within(block * old..(block + 1) * old, block * new);
             memory[block * new + old..(block + 1) * new].fill(fill);
@@ -527,8 +529,8 @@ fn memory<T: Copy>(array: ArrayD<T>) -> Vec<T> {
 }
 
 /// A cache, in the memory of an earlier one if it is large enough: positions are written before
-/// they are read. Otherwise in twice the memory, of which the system gives what is written: later
-/// batches of shorter sentences have more rows.
+/// they are read. Otherwise it has twice the memory, of which the system provides the written part:
+/// later batches of shorter sentences have more rows.
 fn empty(shape: Vec<usize>, before: Option<Value>) -> ArrayD<f32> {
     let size = shape.iter().product::<usize>();
     let mut memory = match before {

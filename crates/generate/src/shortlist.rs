@@ -1,5 +1,5 @@
-//! Lexical shortlists: the tokens that translations of a source may have (Jean et al. 2015, section
-//! 3.2). The output layer, for a small model most of a step, is computed for these alone.
+//! Lexical shortlists: the tokens that translations of a source may contain (Jean et al. 2015,
+//! section 3.2). The output layer, most of a step in a small model, is computed only for these.
 
 use crate::error::Cause;
 use crate::{BestTokens, Decoder, Logits, Result, Settings, Sources};
@@ -8,25 +8,27 @@ use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
 
-/// Target tokens by what they translate.
+/// Target tokens by the source tokens that they translate.
 #[derive(Clone, Debug, Default)]
 pub struct Shortlist {
-    /// Whatever the source is.
+    /// For all sources.
     always: Vec<i64>,
-    /// By one token or several of the source.
+    /// By one or several source tokens.
     by_source: HashMap<Vec<i64>, Vec<i64>>,
-    /// Tokens of the longest of these.
+    /// Length of the longest of these sequences.
     longest: usize,
 }
 
 impl Shortlist {
-    /// Tokens for any source, and those for tokens of sources, in their order in a sentence.
+    /// Tokens for any source, and those for sequences of source tokens, in their order in a
+    /// sentence.
     pub fn new(always: Vec<i64>, by_source: HashMap<Vec<i64>, Vec<i64>>) -> Self {
         let longest = by_source.keys().map(Vec::len).max().unwrap_or(0);
         Self { always, by_source, longest }
     }
 
-    /// The tokens that translations of these sources may have, in any order and perhaps repeated.
+    /// The tokens that translations of these sources may contain, in any order and possibly
+    /// repeated.
     fn tokens(&self, sources: &[Vec<i64>]) -> impl Iterator<Item = i64> {
         let spans = sources
             .iter()
@@ -38,9 +40,9 @@ impl Shortlist {
     }
 }
 
-/// A decoder whose hypotheses have only the tokens that a shortlist allows the sources of their
-/// batch. Probabilities are those among these tokens. Which sentences stand in a batch can
-/// therefore change a translation.
+/// A decoder whose hypotheses contain only the tokens that a shortlist allows for the sources of
+/// their batch. Probabilities are those among these tokens, so the other sentences of a batch can
+/// change a translation.
 pub struct ShortlistDecoder {
     decoder: Box<dyn Decoder>,
     shortlist: Arc<Shortlist>,
@@ -60,7 +62,7 @@ impl ShortlistDecoder {
         Self { decoder, shortlist, needed, tokens: Vec::new(), restricts: false }
     }
 
-    /// Restricts what follows to these tokens, and those of more sources.
+    /// Restricts following steps to these tokens, and those of more sources.
     fn restrict_to(&mut self, mut tokens: Vec<i64>, sources: &[Vec<i64>]) -> Result<()> {
         tokens.extend(self.shortlist.tokens(sources));
         tokens.extend(&self.needed);
@@ -107,7 +109,7 @@ impl Decoder for ShortlistDecoder {
     }
 
     fn only_best(&mut self, best: &BestTokens) {
-        // Of all tokens the best may not be allowed.
+        // The best of all tokens may not be allowed.
         if self.restricts {
             self.decoder.only_best(best);
         }

@@ -3,15 +3,15 @@
 
 use crate::scores::{log_sum_exp, maximum};
 
-/// The rules of timestamps, as of OpenAI's Whisper and transformers: text stands between pairs of
-/// them, and they never decrease.
+/// The rules of timestamps of OpenAI's Whisper and transformers: text is between pairs of them, and
+/// they never decrease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimestampRules {
-    /// The token that says that there are no timestamps; forbidden.
+    /// The token for text without timestamps; forbidden.
     pub no_timestamps: i64,
     /// The token of time 0, followed by those of later times up to the end of the vocabulary.
     pub first: i64,
-    /// The latest initial timestamp, as a number of steps from time 0; `None` for any.
+    /// Maximum initial timestamp, as a number of steps from time 0; `None` for no limit.
     pub max_initial: Option<usize>,
 }
 
@@ -44,7 +44,7 @@ impl TimestampRules {
             let latest = self.max_initial.map_or(usize::MAX, |steps| first.saturating_add(steps));
             forbid(scores, latest.saturating_add(1).min(scores.len())..scores.len());
         }
-        // If some timestamp is more probable than any other token, one follows.
+        // If timestamps together are more probable than any other token, one follows.
         let (others, times) = scores.split_at(first);
         if log_sum_exp(times) > maximum(others) {
             forbid(scores, 0..first);

@@ -1,4 +1,4 @@
-//! The decoder of one graph that decodes: all steps are one call.
+//! The decoder of one graph that decodes: all steps are one call of the engine.
 
 use crate::batch::SentenceBatch;
 use crate::decoder::{missing, padded};
@@ -17,7 +17,7 @@ pub struct SearchDecoder {
     sizes: Option<FixedSizes>,
 }
 
-/// Scores at most this are those of impossible hypotheses.
+/// Scores up to this are those of impossible hypotheses.
 const IMPOSSIBLE: f32 = -1e8;
 
 impl SearchDecoder {
@@ -115,7 +115,7 @@ impl SearchDecoder {
         Ok(found)
     }
 
-    /// The hypotheses of the sources, whose ids and mask can have further rows.
+    /// The hypotheses of the sources, whose ids and mask can have additional rows.
     fn run(
         &mut self,
         sources: &[Vec<i64>],
@@ -150,7 +150,7 @@ impl SearchDecoder {
         if is_missing {
             return self.refuse("alignments of this layer");
         }
-        // Beyond the limit there is padding.
+        // Tokens beyond the limit are padding.
         let limit = max_length(settings);
         let hypothesis =
             |(sentence, rank): (usize, usize), row: ArrayView1<'_, i64>, score: f32| {
@@ -187,7 +187,7 @@ impl SearchDecoder {
     }
 }
 
-/// Sources as a batch of constant sizes: its first row again where there is no sentence.
+/// Sources as a batch of constant size: its first row is repeated where there is no sentence.
 fn filled(
     sources: &[Vec<i64>],
     pad_token: i64,

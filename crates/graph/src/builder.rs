@@ -1,7 +1,7 @@
 //! The builder: cheap copyable handles whose expressions read like the paper's formulas.
 //!
-//! Calls never fail. The first error is kept with the scope path where it happened, later calls do
-//! nothing, and [`Builder::finish`] returns it.
+//! Calls never fail. The first error is stored with the scope path where it occurred, later calls
+//! do nothing, and [`Builder::finish`] returns it.
 
 use crate::infer::infer;
 use crate::{
@@ -22,9 +22,9 @@ pub struct Builder {
 #[derive(Debug)]
 struct State {
     graph: Graph,
-    /// Scope paths entered and not yet left.
+    /// Scope paths that are entered and not left.
     scopes: Vec<String>,
-    /// Node of each declared name, and how often each name was asked for.
+    /// The node of each declared name, and how often each name was requested.
     declared: HashMap<String, NodeId>,
     used: HashMap<String, usize>,
     error: Option<Error>,
@@ -55,30 +55,30 @@ impl Builder {
         self.declare(name, Op::Input, Type::new(dtype, shape))
     }
 
-    /// An input that a run may leave out: a scalar.
+    /// An optional input: a scalar with a default.
     pub fn input_or(&self, name: &str, default: Scalar) -> Tensor<'_> {
         self.state.borrow_mut().graph.defaults.insert(name.into(), default);
         self.input(name, default.dtype(), Shape::default())
     }
 
-    /// The scope at the top, from which parameters and nodes take their paths.
+    /// The top scope, from which parameters and nodes get their paths.
     pub fn root(&self) -> Scope<'_> {
         Scope { builder: self, path: String::new() }
     }
 
-    /// The weight called `path`, of any element type; asking twice gives the same one.
-    /// [`Scope::parameter`] is the short way.
+    /// The weight called `path`, of any element type; two calls return the same one.
+    /// [`Scope::parameter`] is shorter.
     pub fn parameter(&self, path: &str, ty: Type) -> Tensor<'_> {
         self.declare(path, Op::Parameter, ty)
     }
 
-    /// The operation `op` on `inputs`, as a node called `name` (made unique by a number): how
-    /// passes copy nodes. Declared values have their own calls.
+    /// The operation `op` on `inputs`, as a node called `name`, made unique by a number. Passes
+    /// copy nodes with it. Declared values have separate methods.
     pub fn node(&self, name: &str, op: Op, inputs: &[Tensor<'_>]) -> Tensor<'_> {
         self.push_as(|_| name.into(), op, inputs)
     }
 
-    /// A copy of a node of another graph; `value` gives the values that it reads.
+    /// A copy of a node of another graph; `value` maps the nodes that it reads.
     pub fn copy<'b>(&'b self, node: &Node, value: impl FnMut(NodeId) -> Tensor<'b>) -> Tensor<'b> {
         if node.op.class() == Class::Declared {
             return self.declare(&node.name, node.op.clone(), node.ty.clone());
@@ -90,7 +90,7 @@ impl Builder {
         )
     }
 
-    /// The outputs of a copy of `graph`; `input` gives the values of its inputs.
+    /// The outputs of a copy of `graph`; `input` returns the values of its inputs.
     pub fn inline<'b>(
         &'b self,
         graph: &Graph,
@@ -105,7 +105,7 @@ impl Builder {
         graph.outputs.iter().map(|output| values[output.node.0]).collect()
     }
 
-    /// The carried values after a loop; see [`Loop`]. Those whose size changes cannot be read.
+    /// The carried values after a loop; see [`Loop`]. Values whose size changes cannot be read.
     pub fn repeat<'b>(&'b self, repeat: Repeat<'_, 'b>) -> Vec<Tensor<'b>> {
         let Repeat { body, most, condition, carried, captured } = repeat;
         let types: Vec<_> =
@@ -120,17 +120,17 @@ impl Builder {
         types.into_iter().enumerate().map(result).collect()
     }
 
-    /// A number.
+    /// A constant f32.
     pub fn scalar(&self, value: f32) -> Tensor<'_> {
         self.push(Op::Scalar(Scalar::F32(value)), &[])
     }
 
-    /// An integer.
+    /// A constant i64.
     pub fn integer(&self, value: i64) -> Tensor<'_> {
         self.push(Op::Scalar(Scalar::I64(value)), &[])
     }
 
-    /// Integers; i64 `[n]`.
+    /// Constant integers; i64 `[n]`.
     pub fn integers(&self, values: Vec<i64>) -> Tensor<'_> {
         self.push(Op::Integers(values), &[])
     }
@@ -140,7 +140,7 @@ impl Builder {
         self.push(Op::Range { start: start.into(), end: end.into() }, &[])
     }
 
-    /// Makes `tensor` a result called `name`.
+    /// Declares `tensor` as an output called `name`.
     pub fn output(&self, name: &str, tensor: Tensor<'_>) {
         let mut state = self.state.borrow_mut();
         if state.graph.outputs.iter().any(|output| output.name == name) {
@@ -149,18 +149,18 @@ impl Builder {
         state.graph.outputs.push(Output { name: name.into(), node: tensor.id });
     }
 
-    /// Records that something above the language is wrong at the current scope.
+    /// Records an error of a higher layer at the current scope.
     pub fn fail(&self, message: impl fmt::Display) {
         let mut state = self.state.borrow_mut();
         let place = state.place();
         state.fail(ErrorKind::Type, place, message);
     }
 
-    /// The graph, verified, with nodes that no output needs left out (inputs stay).
+    /// The verified graph, without nodes that no output needs (inputs are kept).
     ///
     /// # Errors
-    /// The first error of any call, with the scope path where it happened; or what
-    /// [`Graph::verify`] finds.
+    /// The first error of any call, with the scope path where it occurred, or an error of
+    /// [`Graph::verify`].
     pub fn finish(self) -> Result<Graph, Error> {
         let state = self.state.into_inner();
         if let Some(error) = state.error {
@@ -235,7 +235,7 @@ impl State {
         }
     }
 
-    /// Appends `node` under its name, made unique by a number.
+    /// Appends `node` under its name, which is made unique by a number.
     fn append(&mut self, mut node: Node) -> NodeId {
         loop {
             let count = self.used.entry(node.name.clone()).or_insert(0);
@@ -254,7 +254,7 @@ impl State {
     }
 }
 
-/// Leaves out what no output needs.
+/// Removes nodes that no output needs.
 fn prune(graph: Graph) -> Graph {
     let mut needed: Vec<bool> = graph.nodes.iter().map(|node| node.op == Op::Input).collect();
     for output in &graph.outputs {
@@ -295,9 +295,9 @@ fn prune(graph: Graph) -> Graph {
 pub struct Repeat<'a, 'g> {
     /// The body.
     pub body: Graph,
-    /// The largest number of iterations.
+    /// Maximum number of iterations.
     pub most: usize,
-    /// Whether there is a first iteration; bool `[]`.
+    /// Whether the first iteration runs; bool `[]`.
     pub condition: Tensor<'g>,
     /// The first carried values.
     pub carried: &'a [Tensor<'g>],
@@ -305,7 +305,7 @@ pub struct Repeat<'a, 'g> {
     pub captured: &'a [Tensor<'g>],
 }
 
-/// A path from which parameters and nodes take their names: `decoder.layers.2.fc1`.
+/// A path from which parameters and nodes get their names: `decoder.layers.2.fc1`.
 #[derive(Clone, Debug)]
 pub struct Scope<'g> {
     builder: &'g Builder,
@@ -328,12 +328,12 @@ impl<'g> Scope<'g> {
         self.builder
     }
 
-    /// The weight called `name` here; f32. Asking twice gives the same one.
+    /// The weight called `name` in this scope; f32. Two calls return the same one.
     pub fn parameter(&self, name: &str, shape: impl Into<Shape>) -> Tensor<'g> {
         self.builder.declare(&join(&self.path, name), Op::Parameter, Type::new(DType::F32, shape))
     }
 
-    /// Until the guard is dropped, new nodes are named after this scope.
+    /// New nodes are named after this scope until the guard is dropped.
     #[must_use = "the scope ends when the guard is dropped"]
     pub fn enter(&self) -> ScopeGuard<'g> {
         self.builder.state.borrow_mut().scopes.push(self.path.clone());
@@ -365,7 +365,7 @@ pub struct Tensor<'g> {
 }
 
 impl<'g> Tensor<'g> {
-    /// Element type and shape; a scalar's after an error.
+    /// Element type and shape; those of an f32 scalar after an error.
     pub fn ty(self) -> Type {
         let state = self.builder.state.borrow();
         match (&state.error, state.graph.nodes.get(self.id.0)) {
@@ -389,7 +389,7 @@ impl<'g> Tensor<'g> {
         self.ty().shape.dims().get(axis).cloned().unwrap_or_default()
     }
 
-    /// Matrix product over the last two axes, the others broadcast.
+    /// Matrix product over the last two axes; other axes are broadcast.
     pub fn matmul(self, right: Tensor<'g>) -> Tensor<'g> {
         self.builder.push(Op::MatMul, &[self, right])
     }
@@ -417,7 +417,7 @@ impl<'g> Tensor<'g> {
         self.builder.push(Op::Transpose(order.to_vec()), &[self])
     }
 
-    /// The last two axes exchanged.
+    /// Exchanges the last two axes.
     pub fn t(self) -> Tensor<'g> {
         let rank = self.ty().shape.rank();
         let mut order: Vec<_> = (0..rank).collect();
@@ -454,7 +454,7 @@ impl<'g> Tensor<'g> {
         self.builder.push(Op::ShiftedExp, &[self])
     }
 
-    /// Sums along axes in increasing order, which keep size 1.
+    /// Sums along axes in increasing order; they keep size 1.
     pub fn sum(self, axes: &[usize]) -> Tensor<'g> {
         self.builder.push(Op::Sum(axes.to_vec()), &[self])
     }
@@ -506,7 +506,7 @@ impl<'g> Tensor<'g> {
         self.builder.push(Op::CachedAttention(attention), &inputs)
     }
 
-    /// Sums of the elements up to each one, itself included, along the last axis.
+    /// Inclusive cumulative sums along the last axis.
     pub fn cumulative_sum(self) -> Tensor<'g> {
         self.builder.push(Op::CumSum, &[self])
     }
@@ -533,12 +533,12 @@ impl<'g> Tensor<'g> {
             .map(|result| self.builder.push(Op::TopK { count: count.clone(), result }, &[self]))
     }
 
-    /// The integers below this one, whose number becomes the size `symbol`; see [`Op::Indices`].
+    /// The integers below this one; their number becomes the size `symbol`; see [`Op::Indices`].
     pub fn indices(self, symbol: &str) -> Tensor<'g> {
         self.builder.push(Op::Indices(symbol.into()), &[self])
     }
 
-    /// A function of this and another tensor's elements.
+    /// A function of the elements of this tensor and another.
     pub fn with(self, function: Binary, right: Tensor<'g>) -> Tensor<'g> {
         self.builder.push(Op::Binary(function), &[self, right])
     }
@@ -553,17 +553,17 @@ impl<'g> Tensor<'g> {
         self.builder.push(Op::LessOrEqual, &[self, right])
     }
 
-    /// `self = right`, as a truth value.
+    /// `self = right`; bool.
     pub fn equal(self, right: Tensor<'g>) -> Tensor<'g> {
         self.builder.push(Op::Equal, &[self, right])
     }
 
-    /// `left` where this is true, else `right`.
+    /// `left` where this is true, otherwise `right`.
     pub fn select(self, left: Tensor<'g>, right: Tensor<'g>) -> Tensor<'g> {
         self.builder.push(Op::Select, &[self, left, right])
     }
 
-    /// A number of this tensor's element type; f32 for integers and truth values.
+    /// A constant of this tensor's element type; f32 for integers and truth values.
     pub fn number(self, value: f32) -> Tensor<'g> {
         match self.ty().dtype {
             DType::F16 => {
@@ -575,13 +575,13 @@ impl<'g> Tensor<'g> {
         }
     }
 
-    /// Elements converted.
+    /// The elements converted to `dtype`.
     pub fn cast(self, dtype: DType) -> Tensor<'g> {
         self.builder.push(Op::Cast(dtype), &[self])
     }
 }
 
-/// Tensors one after the other along `axis`.
+/// Tensors concatenated along `axis`.
 ///
 /// # Panics
 /// If `tensors` is empty.

@@ -1,6 +1,6 @@
 //! Symbolic sizes: integer polynomials over named axes, in canonical form.
 //!
-//! `past + tgt`, `beams*tgt` and `512` are all [`Dim`]s. Two dims are equal exactly when their
+//! `past + tgt`, `beams*tgt` and `512` are all [`Dim`]s. Two dims are equal if and only if their
 //! polynomials are, so shape inference compares them without knowing any size.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::{Add, Mul, Sub};
 use std::sync::Arc;
 
-/// The name of a size that is known only when the graph runs, as `batch`.
+/// The name of a size that is known only at run time, such as `batch`.
 pub type Symbol = Arc<str>;
 
 /// A size: an integer polynomial over [`Symbol`]s.
@@ -34,12 +34,12 @@ pub struct Linear<'d> {
     pub symbol: &'d Symbol,
     /// Its factor, above 0.
     pub factor: i64,
-    /// The number that is added.
+    /// The constant term.
     pub constant: i64,
 }
 
 impl Linear<'_> {
-    /// The symbol's value where the size has this one; `None` if there is none.
+    /// The symbol's value for which the size is `size`; `None` if there is none.
     pub fn solve(&self, size: usize) -> Option<usize> {
         let product = i64::try_from(size).ok()?.checked_sub(self.constant)?;
         (product % self.factor == 0).then(|| usize::try_from(product / self.factor).ok())?
@@ -61,7 +61,7 @@ impl Dim {
         }
     }
 
-    /// The name, if the size is one symbol and nothing else.
+    /// The name, if the size is a single symbol.
     pub fn as_symbol(&self) -> Option<&Symbol> {
         self.as_linear()
             .filter(|linear| (linear.factor, linear.constant) == (1, 0))
@@ -91,7 +91,7 @@ impl Dim {
         all.into_iter()
     }
 
-    /// The value under `bindings`; `None` where a symbol is unbound or the value does not fit.
+    /// The value under `bindings`; `None` if a symbol is unbound or the value overflows.
     pub fn evaluate(&self, bindings: &Bindings) -> Option<i64> {
         self.terms.iter().try_fold(0i64, |sum, (product, &coefficient)| {
             let value = product.iter().try_fold(coefficient, |value, symbol| {
@@ -102,7 +102,7 @@ impl Dim {
         })
     }
 
-    /// The size with the values of the symbols that `bindings` has in their place.
+    /// The size with the symbols in `bindings` replaced by their values.
     #[must_use]
     pub fn bound(&self, bindings: &Bindings) -> Self {
         let mut bound = Self::default();
@@ -118,8 +118,8 @@ impl Dim {
         bound
     }
 
-    /// `⌊self / by⌋` of a positive number, if that is a polynomial: all coefficients but the
-    /// constant are multiples.
+    /// `⌊self / by⌋` of a positive number, if that is a polynomial: all coefficients except the
+    /// constant are multiples of `by`.
     pub fn divided(&self, by: i64) -> Option<Self> {
         let quotient = |(product, coefficient): (&Vec<Symbol>, &i64)| {
             (product.is_empty() || coefficient % by == 0)
@@ -250,14 +250,14 @@ impl fmt::Debug for Dim {
     }
 }
 
-/// The sizes that symbols have in one run.
+/// The sizes of symbols in one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bindings {
     sizes: BTreeMap<Symbol, usize>,
 }
 
 impl Bindings {
-    /// Gives `symbol` a size; the size it had before, if that differs, is the error.
+    /// Binds `symbol` to a size. The error is its previous size, if that is different.
     pub fn bind(&mut self, symbol: &Symbol, size: usize) -> Result<(), usize> {
         match self.sizes.insert(symbol.clone(), size) {
             Some(before) if before != size => Err(before),

@@ -11,17 +11,17 @@ pub struct Error {
     message: String,
 }
 
-/// The kinds of [`Error`].
+/// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Shapes or element types that an operation does not take.
+    /// An operation does not accept its shapes or element types.
     Type,
-    /// A graph that breaks the grammar: order, names, unbound symbols.
+    /// The graph violates the grammar: order, names, unbound symbols.
     Grammar,
-    /// An input whose sizes contradict the graph's.
+    /// The sizes of an input contradict the graph.
     Input,
-    /// Weights that are missing or unlike the graph's parameters.
+    /// Weights are missing or do not match the parameters of the graph.
     Weights,
 }
 
@@ -34,7 +34,7 @@ impl Error {
         Self { kind, place: place.to_string(), message: message.to_string() }
     }
 
-    /// The kind of the error.
+    /// The category of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

@@ -4,7 +4,7 @@ use crate::{Bindings, Error, ErrorKind, Op, Scalar, Symbol, Type};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The place of a node in its graph.
+/// The position of a node in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub(crate) usize);
 
@@ -24,8 +24,8 @@ impl fmt::Display for NodeId {
 /// One value of a graph: an operation, its inputs, and the type of its output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Unique in the graph: an input's name, a parameter's path, or scope path and operation, as
-    /// `encoder.layers.0.fc1/Linear`.
+    /// Unique in the graph: an input's name, a parameter's path, or scope path and operation, such
+    /// as `encoder.layers.0.fc1/Linear`.
     pub name: String,
     /// The operation.
     pub op: Op,
@@ -50,12 +50,12 @@ pub struct Graph {
     pub(crate) name: String,
     pub(crate) nodes: Vec<Node>,
     pub(crate) outputs: Vec<Output>,
-    /// The values of inputs that a run may leave out.
+    /// Default values of optional inputs.
     pub(crate) defaults: BTreeMap<String, Scalar>,
 }
 
 impl Graph {
-    /// The graph's name, as `encoder`.
+    /// The graph's name, such as `encoder`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -80,13 +80,13 @@ impl Graph {
         self.iter().filter(|(_, node)| node.op == Op::Input)
     }
 
-    /// The value of an input where a run gives none.
+    /// The default value of an optional input.
     pub fn default_of(&self, input: &str) -> Option<Scalar> {
         self.defaults.get(input).copied()
     }
 
-    /// The parameters, also those of the bodies of loops, each path once, in the order of first
-    /// use.
+    /// The parameters, including those of the bodies of loops, each path once, in the order of
+    /// first use.
     pub fn all_parameters(&self) -> Vec<&Node> {
         let mut seen = BTreeSet::new();
         let mut parameters = Vec::new();
@@ -117,8 +117,8 @@ impl Graph {
         Some(self.node(output.node))
     }
 
-    /// Where each symbol can be read at run time: the first input axis whose size is that symbol
-    /// alone, or else [linear](crate::Dim::as_linear) in it, or the node that gives it.
+    /// The source of each symbol at run time: the first input axis whose size is that symbol alone,
+    /// or otherwise [linear](crate::Dim::as_linear) in it, or the node that defines it.
     pub fn symbol_sources(&self) -> BTreeMap<Symbol, (NodeId, usize)> {
         let axes = || {
             self.inputs().flat_map(|(id, node)| {
@@ -143,8 +143,8 @@ impl Graph {
     /// The sizes of all symbols, from the inputs' shapes.
     ///
     /// # Errors
-    /// Names the input whose rank or size contradicts the graph or another input, with expected and
-    /// found.
+    /// If the rank or a size of an input contradicts the graph or another input; the error names
+    /// it.
     pub fn bind<'a>(
         &self,
         shape_of: impl Fn(&str) -> Option<&'a [usize]>,
@@ -162,7 +162,7 @@ impl Graph {
                 return Err(wrong(format!("expected {}, found {found:?}", node.ty.shape)));
             }
             for (dim, &size) in dims.iter().zip(found) {
-                // Sizes without a solution are refused below.
+                // Sizes without a solution are rejected below.
                 if let Some(linear) = dim.as_linear()
                     && let Some(value) = linear.solve(size)
                 {

@@ -168,7 +168,7 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
         }
         Op::LayerNormStatistic { epsilon, .. } => {
             let [x] = take(inputs)?;
-            // tract 0.23.9 reads the statistics of an f16 normalisation as f32, and then refuses
+            // tract 0.23.9 reads the statistics of an f16 normalisation as f32, and then rejects
             // it.
             expect_dtype("input", x, DType::F32)?;
             normalised(x, *epsilon, &[])?;
@@ -216,7 +216,7 @@ fn quantized_linear(steps: Steps, inputs: &[&Type]) -> Result<Type, String> {
     expect_type("scale", scale, &Type::new(DType::F32, [out_features]))?;
     match bias {
         Some(_) if steps == Steps::RowUnscaled => {
-            return Err("an unscaled product takes no bias".into());
+            return Err("an unscaled product must not have a bias".into());
         }
         Some(bias) => expect_type("bias", bias, &Type::new(DType::F32, [out_features]))?,
         None => {}
@@ -343,7 +343,7 @@ fn take<'a, const N: usize>(inputs: &[&'a Type]) -> Result<[&'a Type; N], String
         .map_err(|_| format!("expected {N} inputs, found {}", inputs.len()))
 }
 
-/// `N` inputs, and one more that may be left out.
+/// `N` inputs and an optional one.
 fn take_with_option<'a, const N: usize>(
     inputs: &[&'a Type],
 ) -> Result<([&'a Type; N], Option<&'a Type>), String> {

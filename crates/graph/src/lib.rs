@@ -1,9 +1,9 @@
 //! The graph language, in which models are defined before any engine runs them.
 //!
 //! A [`Graph`] is a list of [`Node`]s in the order of evaluation; each is an [`Op`] from a closed
-//! set, with one output of known element type and symbolic shape. [`Builder`] makes graphs in code
-//! that reads like the paper; [`Program`] joins a graph to its weights, which are lazy [`Recipe`]s
-//! that nothing copies until they are written or computed.
+//! set, with one output of known element type and symbolic shape. [`Builder`] creates graphs in
+//! code that reads like the paper; [`Program`] joins a graph to its weights, which are lazy
+//! [`Recipe`]s: they are copied only when they are written or computed.
 //!
 //! This crate does no I/O and does not depend on ONNX or on Transformers.
 //!

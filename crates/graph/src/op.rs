@@ -1,9 +1,8 @@
 //! The operations of the language: a closed set.
 //!
-//! A match over [`Op`] lists every variant, so the compiler names what a new operation needs: its
+//! A match over [`Op`] lists every variant, so the compiler reports what a new operation needs: its
 //! row and attributes (`op/table.rs`), its shape (`infer.rs`), its value (cognate-eval), its
-//! gradient (cognate-passes) and its ONNX form (cognate-export). Everything else reads its
-//! [`Class`].
+//! gradient (cognate-passes) and its ONNX form (cognate-export). Other code reads its [`Class`].
 
 mod table;
 
@@ -32,7 +31,7 @@ pub enum Op {
         end: Dim,
     },
     /// The integers `0, 1, ..., n - 1` for an input `n: i64 []`, none if it is negative; i64
-    /// `[symbol]`. The symbol is a new size, known from this node on.
+    /// `[symbol]`. The symbol is a new size, defined by this node.
     Indices(Symbol),
     /// A function of each element; f32 or f16, or truth values.
     Unary(Unary),
@@ -53,12 +52,12 @@ pub enum Op {
     /// `x: [..., n]` with `updates: [..., m]` added at the i64 ids `[..., m]` of the last axis; ids
     /// may repeat; f32.
     ScatterElements,
-    /// The `count` largest elements of the last axis, or their positions (i64), the largest first,
-    /// the first of equals first; f32, f16 or i64. Both are one operator.
+    /// The `count` largest elements of the last axis, or their positions (i64), largest first, ties
+    /// in order of position; f32, f16 or i64. Both are one operator.
     TopK {
-        /// How many; at most the axis has.
+        /// Their number; at most the size of the axis.
         count: Dim,
-        /// What of them.
+        /// The returned result.
         result: Ranked,
     },
     /// Matrix product `[..., m, k] x [..., k, n]`, leading axes broadcast; both f32 or both f16.
@@ -106,8 +105,8 @@ pub enum Op {
     LogSoftmax,
     /// `ln Σ exp(x)` along the last axis, which keeps size 1.
     LogSumExp,
-    /// `exp(x - max(x))` along the last axis: a softmax before its division. Free where the same
-    /// value also has an [`Op::LogSumExp`].
+    /// `exp(x - max(x))` along the last axis: a softmax before its division. Free if the same value
+    /// also has an [`Op::LogSumExp`].
     ShiftedExp,
     /// `(x - mean) / sqrt(variance + epsilon) · scale + bias` along the last axis (Ba et al. 2016).
     LayerNorm {
@@ -115,7 +114,7 @@ pub enum Op {
         epsilon: f32,
     },
     /// A statistic of each row of `x: [..., n]` that [`Op::LayerNorm`] computes: `[..., 1]`; f32.
-    /// Free where the same value is also normalised.
+    /// Free if the same value is also normalised.
     LayerNormStatistic {
         /// The statistic.
         statistic: Statistic,
@@ -127,8 +126,8 @@ pub enum Op {
         /// Added to the mean of the squares.
         epsilon: f32,
     },
-    /// `x W (+ b)` in 8-bit integers: `x: [..., in]` rounded to steps, `W: i8 [in, out]` whose
-    /// column `j` counts steps of `s_j`, `s: [out]`, `b: [out]`; f32.
+    /// `x W (+ b)` in 8-bit integers: `x: [..., in]` rounded to steps, `W: i8 [in, out]` with the
+    /// step size `s_j` of column `j`, `s: [out]`, `b: [out]`; f32.
     QuantizedLinear(Steps),
     /// `x W (+ b)` with weights and activations in blocks along the input axis; see [`Blocks`].
     BlockLinear(Blocks),
@@ -144,36 +143,36 @@ pub enum Op {
     /// Attention of one query per row to the first `past + 1` positions of caches; see
     /// [`CachedAttention`].
     CachedAttention(CachedAttention),
-    /// A loop; see [`Loop`]. Its value is the first of those that it carries.
+    /// A loop; see [`Loop`]. Its value is the first carried value.
     Loop(Box<Loop>),
-    /// Another value of the loop that is the input.
+    /// Another value of the loop that is its input.
     LoopResult {
-        /// Its place among the carried values, from 0.
+        /// Its index among the carried values.
         index: usize,
         /// Its type.
         ty: Box<Type>,
     },
 }
 
-/// A loop: while the condition holds, and at most `most` times, the body computes the next
+/// A loop: while the condition is true, and at most `most` times, the body computes the next
 /// condition and carried values.
 ///
-/// Inputs: `condition: bool []`, the first carried values, captured values, which stay. The body's
-/// inputs are the number of the iteration (i64 `[]`, from 0), the carried and the captured values;
-/// its outputs the next condition and carried values. Symbols mean the same inside and outside. The
-/// size of an axis may change from iteration to iteration if the body calls it by a symbol that is
-/// not known outside; such a value is not known after the loop.
+/// Inputs: `condition: bool []`, the first carried values, and captured values, which do not
+/// change. The inputs of the body are the number of the iteration (i64 `[]`, from 0), the carried
+/// and the captured values; its outputs are the next condition and carried values. Symbols have the
+/// same meaning inside and outside. The size of an axis may change between iterations if the body
+/// names it by a symbol that is unknown outside; such a value is unknown after the loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loop {
     /// The body.
     pub body: Graph,
     /// The number of carried values, at least 1.
     pub carried: usize,
-    /// The largest number of iterations.
+    /// Maximum number of iterations.
     pub most: usize,
 }
 
-/// What [`Op::TopK`] gives.
+/// The result of [`Op::TopK`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ranked {
     /// The elements.
@@ -223,25 +222,25 @@ pub enum Steps {
 
 /// Weights and activations in blocks, each with its own step size.
 ///
-/// Inputs: `x: f32 [..., in]`, `weight: u8 [out, blocks, bytes]`, `scale: f32 [out, blocks]`, if
-/// there is one `bias: [out]`. The input axis is divided into `⌈in / size⌉` blocks; the last is
-/// padded with zeros. Weight `q` of block `c` represents `(q - zero) · scale[j, c]`, and of
-/// activations `x` are counted `round(127 x / m)` steps with the largest magnitude `m` of a row's
-/// block; rows are independent. ONNX Runtime's MatMulNBits computes this at its accuracy level 4.
+/// Inputs: `x: f32 [..., in]`, `weight: u8 [out, blocks, bytes]`, `scale: f32 [out, blocks]`,
+/// optionally `bias: [out]`. The input axis is divided into `⌈in / size⌉` blocks; the last is
+/// padded with zeros. Weight `q` of block `c` represents `(q - zero) · scale[j, c]`. Activations
+/// `x` are rounded to `round(127 x / m)` with the largest magnitude `m` of a row's block; rows are
+/// independent. ONNX Runtime's MatMulNBits computes this at its accuracy level 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Blocks {
-    /// Bits of each weight.
+    /// Number of bits of a weight.
     pub bits: Bits,
-    /// Weights of a block: 16, 32, 64, 128 or 256.
+    /// Number of weights of a block: 16, 32, 64, 128 or 256.
     pub size: usize,
 }
 
-/// The bits of one weight.
+/// The size of a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bits {
-    /// Two in each byte, the first in its lower half.
+    /// Two per byte, the first in the lower half.
     Four,
-    /// One in each byte.
+    /// One per byte.
     Eight,
 }
 
@@ -264,12 +263,12 @@ impl Bits {
 }
 
 impl Blocks {
-    /// Blocks in a row of so many inputs.
+    /// Number of blocks in a row of `inputs` elements.
     pub fn count(self, inputs: usize) -> usize {
         inputs.div_ceil(self.size)
     }
 
-    /// Bytes of one block.
+    /// Number of bytes of a block.
     pub fn bytes(self) -> usize {
         self.size * self.bits.count() / 8
     }
@@ -278,8 +277,8 @@ impl Blocks {
 /// Multi-head attention over caches that the beams of a sentence share.
 ///
 /// Inputs: `query: [rows, 1, heads · d_k]`, `keys, values: [rows, key_heads, capacity, d_k]`,
-/// `beams: i64 [batch, beams, past]` with `rows = batch · beams`, and if positions are relative
-/// `bias: [1, heads, 1, past + 1]`. Gives `[rows, 1, heads · d_k]`.
+/// `beams: i64 [batch, beams, past]` with `rows = batch · beams`, and for relative positions
+/// `bias: [1, heads, 1, past + 1]`. Output: `[rows, 1, heads · d_k]`.
 ///
 /// At position `t < past`, row `s · beams + b` reads the cache of row `s · beams + beams[s, b, t]`,
 /// and at position `past` its own: beams change parents without moving their caches.
@@ -287,21 +286,21 @@ impl Blocks {
 pub struct CachedAttention {
     /// Number of heads of queries.
     pub heads: usize,
-    /// Number of heads of keys and values, each of which `heads / key_heads` heads of queries read
-    /// in turn.
+    /// Number of heads of keys and values; each is read by `heads / key_heads` consecutive heads of
+    /// queries.
     pub key_heads: usize,
     /// The factor of the scores.
     pub scale: f32,
     /// The bound `c` of scores: `c · tanh(score / c)`.
     pub cap: Option<f32>,
-    /// The number of positions that a query reads, its own included, if not all.
+    /// Number of positions that a query reads, including its own; `None` for all.
     pub window: Option<usize>,
-    /// Whether positions may be padding, which `beams` below 0 hide.
+    /// Whether positions may be padding, marked by negative `beams`.
     pub padded: bool,
 }
 
 impl CachedAttention {
-    /// Attention in which each head has its own keys, and reads all positions.
+    /// Attention in which each head has its own keys and reads all positions.
     pub fn new(heads: usize, scale: f32) -> Self {
         Self { heads, key_heads: heads, scale, cap: None, window: None, padded: false }
     }
@@ -354,7 +353,7 @@ pub enum Unary {
     Exp,
     /// The square root.
     Sqrt,
-    /// The largest integer that is not greater.
+    /// The largest integer not greater than the element.
     Floor,
     /// The natural logarithm.
     Log,
@@ -375,9 +374,9 @@ pub enum Binary {
     Div,
     /// The remainder of `left / right`, with the sign of `right`; i64.
     Rem,
-    /// The smaller.
+    /// The minimum.
     Min,
-    /// The larger.
+    /// The maximum.
     Max,
     /// `left` to the power of `right`; f32 or f16.
     Pow,

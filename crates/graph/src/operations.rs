@@ -1,14 +1,14 @@
-//! How much arithmetic a graph is.
+//! The number of arithmetic operations of a graph.
 
 use crate::{Bindings, Class, Graph, NodeId, Op, Shape};
 
 impl Graph {
-    /// Floating-point operations of a node under sizes; `None` where a size is not bound or the
-    /// number passes 64 bits.
+    /// Number of floating-point operations of a node; `None` if a size is not bound or the number
+    /// exceeds 64 bits.
     ///
     /// A product counts two for each multiplication with its addition, a function of elements one
     /// for each elementary step: a softmax five (maximum, difference, exponential, sum, quotient),
-    /// a layer normalisation eight. Moving values counts nothing.
+    /// a layer normalisation eight. Moving values is not counted.
     pub fn operations(&self, id: NodeId, sizes: &Bindings) -> Option<u64> {
         let node = self.node(id);
         let input = |index: usize| node.inputs.get(index).map(|id| &self.node(*id).ty.shape);
@@ -34,11 +34,11 @@ impl Graph {
                 let bias = if node.inputs.len() > operands { output()? } else { 0 };
                 output()?.checked_mul(inner)?.checked_mul(2)?.checked_add(bias)
             }
-            // How often a loop runs is known at its end.
+            // The number of iterations of a loop is known only at its end.
             Class::Loop => None,
             Class::Cache => {
                 let Op::CachedAttention(attention) = &node.op else { return Some(0) };
-                // Two products with each place of the caches, and the softmax between them.
+                // Two products with each place of the caches, and a softmax between them.
                 let places = u64::try_from(input(3)?.dims().last()?.evaluate(sizes)?)
                     .ok()?
                     .checked_add(1)?;

@@ -8,11 +8,11 @@ use std::fmt;
 pub enum DType {
     /// IEEE 754 single precision; the reference evaluator may compute it in double precision.
     F32,
-    /// IEEE 754 half precision: 11 bits, at most 65,504. The reference evaluator computes it in its
-    /// own precision and rounds every value.
+    /// IEEE 754 half precision: 11 bits of precision, maximum 65,504. The reference evaluator
+    /// computes in its own precision and rounds every value.
     F16,
-    /// The upper half of single precision: 8 bits, its range. Numbers are stored and rounded so;
-    /// every operation but those that move them reads them converted.
+    /// The upper half of single precision: 8 bits of precision, the range of f32. Values are stored
+    /// and rounded in this type; every operation except those that move them reads them converted.
     Bf16,
     /// Signed 8-bit integers: weights of [`QuantizedLinear`](crate::Op::QuantizedLinear).
     I8,
@@ -25,7 +25,7 @@ pub enum DType {
 }
 
 impl DType {
-    /// Bytes of one stored element.
+    /// Number of bytes of a stored element.
     pub fn size(self) -> usize {
         match self {
             DType::F32 => 4,
@@ -87,7 +87,7 @@ impl Shape {
             .collect()
     }
 
-    /// The shape that both sides broadcast to (NumPy's rule, as ONNX adopts it); `None` if there is
+    /// The shape that both sides broadcast to (NumPy's rule, which ONNX adopts); `None` if there is
     /// none.
     pub fn broadcast(&self, other: &Shape) -> Option<Shape> {
         let rank = self.rank().max(other.rank());

@@ -9,7 +9,7 @@
 //!   output scores = %3
 //! ```
 //!
-//! Inputs and parameters are read by name, other nodes by number; a line `in PATH` opens each
+//! Inputs and parameters are referenced by name, other nodes by number; a line `in PATH` opens each
 //! scope. The body of a loop follows it, indented.
 
 use crate::{Class, Graph, Op};

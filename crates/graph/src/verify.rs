@@ -1,15 +1,16 @@
-//! The grammar of legal graphs.
+//! The grammar of valid graphs.
 
 use crate::infer::infer;
 use crate::{Class, Dim, Error, ErrorKind, Graph, Node, Op, Symbol};
 use std::collections::BTreeSet;
 
 impl Graph {
-    /// Checks the whole grammar: every node reads earlier nodes, its type is what inference gives,
-    /// names are unique, and every symbol can be read from some input's shape or an earlier node.
+    /// Checks the whole grammar: every node reads earlier nodes, its type is the inferred one,
+    /// names are unique, and every symbol can be read from the shape of an input or an earlier
+    /// node.
     ///
     /// # Errors
-    /// The first rule that is broken, with the node's name.
+    /// The first violated rule, with the node's name.
     pub fn verify(&self) -> Result<(), Error> {
         let grammar =
             |place: &str, message: String| Err(Error::new(ErrorKind::Grammar, place, message));
@@ -28,7 +29,10 @@ impl Graph {
             }
             if node.op.class() == Class::Declared {
                 if !node.inputs.is_empty() {
-                    return grammar(&node.name, "an input or a parameter reads nothing".into());
+                    return grammar(
+                        &node.name,
+                        "an input or a parameter must have no inputs".into(),
+                    );
                 }
                 if node.op == Op::Parameter && node.ty.shape.as_constant().is_none() {
                     return grammar(
@@ -96,7 +100,7 @@ impl Graph {
     }
 }
 
-/// The symbols that an input's shape gives.
+/// The symbols that can be read from an input's shape.
 fn read_symbols(input: &Node) -> impl Iterator<Item = Symbol> {
     input.ty.shape.dims().iter().filter_map(Dim::as_linear).map(|linear| linear.symbol.clone())
 }

@@ -14,7 +14,7 @@ use crate::{DType, Error, ErrorKind, Graph, Shape};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The recipes of a model, by parameter path. Cheap to clone; shared by all its graphs.
+/// The recipes of a model by parameter path. Cheap to clone; shared by all its graphs.
 #[derive(Clone, Debug, Default)]
 pub struct Weights {
     recipes: Arc<BTreeMap<String, Recipe>>,
@@ -26,7 +26,7 @@ impl Weights {
         self.recipes.get(path)
     }
 
-    /// All of them, in the order of their paths.
+    /// All recipes with their paths, in the order of the paths.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Recipe)> {
         self.recipes.iter().map(|(path, recipe)| (path.as_str(), recipe))
     }
@@ -49,8 +49,8 @@ impl Program {
     /// Joins a graph to its weights.
     ///
     /// # Errors
-    /// Lists every parameter whose weight is missing, has another shape or is given in another
-    /// type.
+    /// If the weight of a parameter is missing, or has another shape or type; the error lists all
+    /// of them.
     pub fn new(graph: Graph, weights: Weights) -> Result<Self, Error> {
         let problems: Vec<_> = graph
             .all_parameters()
@@ -88,13 +88,13 @@ impl Program {
         &self.graph
     }
 
-    /// The weights; they may be more than the graph needs.
+    /// The weights, possibly more than the graph needs.
     pub fn weights(&self) -> &Weights {
         &self.weights
     }
 }
 
-/// The type that the language has for a weight given as `element`.
+/// The type of the graph language for a weight of type `element`.
 fn dtype(element: Element) -> Option<DType> {
     match element {
         Element::F32 => Some(DType::F32),

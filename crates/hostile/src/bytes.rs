@@ -1,4 +1,4 @@
-//! Changes of files: whole ones, JSON, and safetensors by their parts.
+//! Changes of files: of their bytes, of JSON, and of parts of safetensors.
 
 use fs_err as fs;
 use std::path::Path;
@@ -77,7 +77,7 @@ pub(super) fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `count` evenly spread places of `0..length`, the first among them.
+/// `count` evenly spaced positions in `0..length`, starting with the first.
 pub(super) fn spread(length: usize, count: usize) -> Vec<usize> {
     let count = count.min(length);
     (0..count).map(|index| index * length / count).collect()
@@ -102,7 +102,7 @@ impl Weights {
         self.write_with(path, &serde_json::to_string(&self.header)?)
     }
 
-    /// With another header.
+    /// Writes the file with another header.
     pub(super) fn write_with(&self, path: &Path, header: &str) -> Result<()> {
         write(
             path,
@@ -114,7 +114,7 @@ impl Weights {
         self.header.keys().map(String::as_str).filter(|name| *name != "__metadata__")
     }
 
-    /// With another value in a field of the last tensor, on which no other depends.
+    /// Replaces the value of a field of the last tensor, on which no other depends.
     pub(super) fn with_last(mut self, field: &str, value: &Value) -> Self {
         if let Some((_, tensor)) = self.header.iter_mut().rfind(|(name, _)| *name != "__metadata__")
         {
@@ -123,7 +123,7 @@ impl Weights {
         self
     }
 
-    /// Some of the tensors.
+    /// Keeps only some of the tensors.
     pub(super) fn only(&self, names: &[String]) -> Result<Self> {
         let mut part = Self { header: Map::new(), data: Vec::new() };
         for name in names {

@@ -150,10 +150,10 @@ impl Case {
     }
 }
 
-/// What cases have in common: a file of a good model, its readers and the expected outcome.
+/// The common parts of cases: a file of a good model, its readers and the expected outcome.
 #[derive(Clone)]
 pub(super) struct Subject {
-    /// Beginning of the cases' names.
+    /// The start of the names of the cases.
     what: String,
     good: Good,
     /// The changed file; empty for the folder.
@@ -163,7 +163,7 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Cases that change `file`, which is expected to be refused by name.
+    /// Cases that change `file`; the error is expected to name it.
     pub(super) fn new(
         what: impl Into<String>,
         good: Good,
@@ -177,7 +177,7 @@ impl Subject {
         Self { expect, ..self.clone() }
     }
 
-    /// The file may be refused by name, or accepted.
+    /// The file may be rejected by name, or accepted.
     pub(super) fn either(&self) -> Self {
         self.expecting(Expect::Either(self.file))
     }
@@ -202,7 +202,7 @@ impl Subject {
         self.expecting(Expect::Either("")).case("untouched", |_| Ok(()))
     }
 
-    /// The file ends at each of these places.
+    /// The file is truncated at each of these positions.
     pub(super) fn cuts(
         &self,
         places: impl IntoIterator<Item = usize>,
@@ -214,7 +214,7 @@ impl Subject {
         })
     }
 
-    /// Each of these bytes has some bits changed.
+    /// Some bits of each of these bytes are changed.
     pub(super) fn changes(
         &self,
         places: impl IntoIterator<Item = usize>,
@@ -249,7 +249,7 @@ impl Subject {
         })
     }
 
-    /// The file is replaced by things that are not readable files.
+    /// The file is replaced by something that is not a readable file.
     pub(super) fn not_files(&self, range: impl RangeBounds<usize>) -> impl Iterator<Item = Case> {
         let kinds = NOT_FILES.iter().enumerate().filter(move |(index, _)| range.contains(index));
         kinds.map(|(_, (name, change))| self.case(name, *change))

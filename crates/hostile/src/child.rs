@@ -1,4 +1,4 @@
-//! A command in its own process: its end, its messages, its time and its memory.
+//! Runs a command in its own process: its exit, messages, time and memory.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -57,9 +57,9 @@ pub(super) enum Outcome {
     Accepted,
     /// An engine panicked, and Cognate returned an error.
     Caught,
-    /// Accepted, but an error was expected.
+    /// The file was accepted, but an error was expected.
     Swallowed,
-    /// Refused with an error that does not name the file.
+    /// The error does not name the file.
     Nameless,
     Panic,
     Crash,
@@ -68,7 +68,7 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// All, with their names in the table; failures are in capitals.
+    /// All outcomes with their names in the table; failures are in capitals.
     pub(super) const ALL: [(Self, &'static str); 9] = [
         (Self::Refused, "refused"),
         (Self::Accepted, "accepted"),
@@ -144,7 +144,7 @@ mod tests {
             (ended(End::Killed, ""), either, Outcome::Slow),
             (ended(End::Exit(0), ""), either, Outcome::Accepted),
             (ended(End::Exit(0), ""), Expect::Refused(""), Outcome::Swallowed),
-            // Waiting counts.
+            // Waiting time counts.
             (
                 Ended { time: Duration::from_secs(3), ..ended(End::Exit(0), "") },
                 either,
@@ -164,8 +164,8 @@ mod tests {
             run(std::path::Path::new("sh"), &["-c", script].map(Into::into), scratch.path(), None)
                 .unwrap()
         };
-        // Long enough to be sampled: the size of a process that is smaller than this one is not
-        // known at its end.
+        // Long enough to be sampled: if a process is smaller than this one, its size is unknown at
+        // its end.
         let ended = shell("echo no >&2; sleep 1; exit 1");
         assert_eq!((ended.end, ended.said.as_str()), (End::Exit(1), "no\n"));
         assert!(ended.memory > 100_000, "{ended:?}");

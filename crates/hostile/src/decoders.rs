@@ -1,4 +1,4 @@
-//! Decoders alone, T5Gemma's two halves, and decoders passed to commands of another kind.
+//! Decoder-only models, the two halves of T5Gemma, and decoders passed to other commands.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ pub(super) fn cases(_: &Models) -> Result<Vec<Case>> {
             json!({ "rope_type": "llama3", "factor": 2.0, "low_freq_factor": 1, "high_freq_factor": 1 }),
         ),
     ] {
-        // Logits are the decoder's.
+        // Logits belong to the decoder.
         let half = if field.starts_with("final") { "decoder" } else { "encoder" };
         cases.push(within(half, field, value));
     }

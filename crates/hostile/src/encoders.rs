@@ -1,5 +1,5 @@
-//! Encoders alone: their configuration and the files of sentence-transformers; and models passed to
-//! commands of another kind.
+//! Encoder-only models: their configuration and the files of sentence-transformers; and models
+//! passed to other commands.
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
@@ -77,7 +77,7 @@ pub(super) fn cases(_: &Models) -> Result<Vec<Case>> {
         ),
         ("num_labels", json!(1_u64 << 40)),
     ];
-    // Labels that the weights do not have are refused by their shapes.
+    // Labels without weights are detected by their shapes.
     cases.extend(
         fields
             .into_iter()

@@ -1,5 +1,5 @@
-//! The good models that cases change: small models of the fixtures, with more rows, so that
-//! tokenizers fit.
+//! The good models that cases change: small models of the fixtures, with more rows, so that they
+//! match their tokenizers.
 
 use fs_err as fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::case::CLIPS;
 use super::words;
 use xtask::workspace::{Workspace, call, capture};
 
-/// Rows of the tables of tokens.
+/// Number of rows of the tables of tokens.
 pub(super) const ROWS: usize = 600;
 
 /// A good model.
@@ -45,7 +45,7 @@ pub(super) enum Good {
     ImageClassifier,
     /// A model that reads the text of images, and a picture.
     ImageReader,
-    /// A decoder alone.
+    /// A decoder-only model.
     Decoder,
     /// A T5Gemma, without a tokenizer.
     Halves,
@@ -62,11 +62,11 @@ pub(super) struct Models {
 }
 
 impl Models {
-    /// Makes them in `folder`.
+    /// Creates them in `folder`.
     pub(super) fn make(workspace: &Workspace, program: &Path, folder: &Path) -> Result<Self> {
         let folders =
             (0..=Good::Speech as usize).map(|index| folder.join(index.to_string())).collect();
-        // Commands search for it above their own folder.
+        // Commands search for the library above their own folder.
         let has_onnxruntime = program.ancestors().any(|folder| {
             folder.join("target/onnxruntime").is_dir() || folder.join("onnxruntime").is_dir()
         });
@@ -152,7 +152,7 @@ impl Models {
     }
 }
 
-/// The size of the files in a folder in bytes, holes included.
+/// The apparent size of the files in a folder in bytes, including holes.
 pub(super) fn size(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let sizes = entries.map(|entry| match entry.metadata() {

@@ -15,7 +15,7 @@ use super::protobuf::{self, Message, Value};
 const FILE: &str = "encoder.onnx";
 const WEIGHTS: &str = "weights.onnx_data";
 const ENGINES: &[Reader] = &[Reader::Tract, Reader::Ort];
-/// `show` lists the content of a file, and checks it only as far as it must.
+/// `show` lists the content of a file, and validates only the necessary parts.
 const ALL: &[Reader] = &[Reader::Tract, Reader::Ort, Reader::Verify];
 const REFUSED: Expect = Expect::Refused(FILE);
 const EITHER: Expect = Expect::Either(FILE);
@@ -205,7 +205,7 @@ fn inside(name: &str, dims: &[i64], data_type: i64, raw: &[u8]) -> Message {
     tensor(name, dims, data_type).text(9, raw)
 }
 
-/// The graph with the initializer `evil`, which is an output, so that it is not left out.
+/// The graph with the initializer `evil` as an output, so that it is not removed.
 fn with_initializer(graph: Message, tensor: &Message) -> Message {
     graph.message(INITIALIZER, tensor).message(OUTPUT, &value("evil", FLOAT))
 }
@@ -590,7 +590,7 @@ fn weights_cases() -> Vec<Case> {
             .expecting(Expect::Either(""))
             .case("NaN everywhere", |path| edit(path, |bytes| bytes.fill(0xff))),
     );
-    // `verify` reports different numbers; that is not an error.
+    // `verify` reports different numbers, which is not an error.
     let config = Subject::new("graph: config.json", Good::Exported, "config.json", ENGINES)
         .expecting(Expect::Either("coder"));
     let fields = [

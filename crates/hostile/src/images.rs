@@ -10,8 +10,8 @@ use super::good::{Good, Models};
 const CLASSIFY: &[Reader] = &[Reader::ClassifyImage];
 const READ: &[Reader] = &[Reader::Read];
 
-/// The header of a PNG of a size, with 8 bits of red, green and blue; its checksum is right for
-/// 100,000 x 100,000 pixels.
+/// The header of a PNG with 8 bits of red, green and blue; its checksum is valid for 100,000 x
+/// 100,000 pixels.
 const BOMB: &[u8] =
     b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\x01\x86\xa0\0\x01\x86\xa0\x08\x02\0\0\0\x27\x30\x9c\x9f";
 

@@ -1,9 +1,9 @@
 //! `cargo xtask hostile --kills N`: exports, translations and training runs that are killed at
 //! random moments.
 //!
-//! The output is complete afterwards, or what it was before, and the next command with the same
-//! output leaves nothing else beside it. A training run is resumed from its last state, and gives
-//! the losses, weights and state of a run without interruption, bit for bit.
+//! Afterwards the output is complete or unchanged, and the next command with the same output leaves
+//! no other files. A training run is resumed from its last state, and has the losses, weights and
+//! state of an uninterrupted run, bit for bit.
 
 use fs_err as fs;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use xtask::workspace::call;
 const UPDATES: u64 = 40;
 const STATE_EVERY: u64 = 4;
 
-/// Kills `count` commands in turn, and prints what they left.
+/// Kills `count` commands in turn, and prints the results.
 pub(super) fn run(program: &Path, models: &Models, folder: &Path, count: u32) -> Result<()> {
     let mut kinds = kinds(program, models, folder)?;
     kinds.iter_mut().try_for_each(|kind| kind.prepare(program))?;
@@ -54,16 +54,16 @@ pub(super) fn run(program: &Path, models: &Models, folder: &Path, count: u32) ->
     Ok(())
 }
 
-/// A command that is killed, and its output without a kill.
+/// A command that is killed, and its output if it is not killed.
 struct Kind {
     name: String,
     /// The command line; `{out}` is the output.
     line: String,
     /// The command line that completes the output after a kill.
     again: String,
-    /// Paths in place of names in the command lines.
+    /// Paths that replace the names in the command lines.
     places: Vec<(&'static str, PathBuf)>,
-    /// The file or folder at the output before, if there is one.
+    /// The file or folder that exists at the output before, if any.
     former: Option<PathBuf>,
     /// The complete output.
     whole: PathBuf,
@@ -158,8 +158,8 @@ impl Kind {
         Ok(())
     }
 
-    /// Kills the command at a share of its time, and completes its output in `place`. Returns
-    /// whether the output was complete after the kill, or for a training had a saved state, and the
+    /// Kills the command after a share of its time, and completes its output in `place`. Returns
+    /// whether the output was complete after the kill, or a training run had a saved state, and the
     /// number of hidden files that were left.
     fn kill(&self, program: &Path, place: &Path, share: f64) -> Result<(bool, usize)> {
         let out = place.join("out");
@@ -171,12 +171,12 @@ impl Kind {
         let mut child =
             self.command(program, &self.line, &out).spawn().context("cognate: cannot start")?;
         std::thread::sleep(self.time.mul_f64(share));
-        // It may have ended.
+        // It may have ended already.
         let _ = child.kill();
         child.wait().context("cognate: cannot be waited for")?;
         let found = contents(&out)?;
         let is_former = match &self.former {
-            // A training starts again if no state is saved.
+            // A training run starts again if no state was saved.
             _ if self.is_training => {
                 !found.keys().any(|path| path.to_string_lossy().starts_with("checkpoint-"))
             }
@@ -221,7 +221,7 @@ fn hidden(place: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Random shares of a time (Lehmer's generator).
+/// Random shares of the time (Lehmer's generator).
 struct Moments(u64);
 
 impl Moments {

@@ -1,4 +1,4 @@
-//! The library of ONNX Runtime: files that are not a library, and another library.
+//! The library of ONNX Runtime: files that are not a library, and a different library.
 
 use std::path::Path;
 

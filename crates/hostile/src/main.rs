@@ -1,7 +1,7 @@
 //! `cargo xtask hostile`: damaged files, passed to every command that reads files.
 //!
 //! Each case is a good model, made from the fixtures, with one change. Each command that reads it
-//! runs in its own process, whose time and memory are measured. A command may refuse a file with an
+//! runs in its own process, whose time and memory are measured. A command may reject a file with an
 //! error that names it, or accept a harmless one. It must not panic, crash, take more than two
 //! seconds, or use more memory than the limit.
 
@@ -64,8 +64,8 @@ struct Options {
     /// Print the messages of the commands
     #[arg(long)]
     messages: bool,
-    /// Instead, kill N exports, translations and training runs at random moments, and check what
-    /// they left
+    /// Instead, kill N exports, translations and training runs at random moments, and check the
+    /// files that they leave
     #[arg(long, value_name = "N")]
     kills: Option<u32>,
 }
@@ -172,7 +172,7 @@ fn try_case(
     Ok(rows)
 }
 
-/// The words of a command line, with paths in place of names such as `{out}`.
+/// The words of a command line, with names such as `{out}` replaced by paths.
 fn words(command: &str, places: &[(&str, &Path)]) -> Vec<String> {
     let place = |word: &str| {
         places.iter().fold(word.to_owned(), |word, (name, path)| {

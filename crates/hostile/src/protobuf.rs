@@ -1,10 +1,10 @@
-//! Protobuf messages as lists of fields, to be changed and written again: what ONNX files and
-//! SentencePiece models are.
+//! Protobuf messages as lists of fields, which are changed and written again, for ONNX files and
+//! SentencePiece models.
 
 use anyhow::{Context, Result, bail};
 use prost::encoding::{decode_varint, encode_varint};
 
-/// A field's value, as it lies in the file.
+/// A field's value, as encoded in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Varint(u64),
@@ -80,7 +80,7 @@ impl Message {
         self.text(field, bytes)
     }
 
-    /// Takes every field of this number away.
+    /// Removes all fields with this number.
     pub(super) fn without(mut self, field: u32) -> Self {
         self.fields.retain(|(number, _)| *number != field);
         self
@@ -95,7 +95,8 @@ impl Message {
     }
 }
 
-/// Where fields begin, to `depth` messages inside of messages: places at which a file may be cut.
+/// The positions where fields begin, in messages nested up to `depth`: positions at which a file is
+/// truncated.
 pub(super) fn boundaries(bytes: &[u8], depth: usize) -> Vec<usize> {
     let (mut rest, mut found) = (bytes, Vec::new());
     while !rest.is_empty() {

@@ -43,7 +43,7 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
     let mut cases = vec![Subject::new("speech model", Good::Speech, "", all).untouched()];
     for (clip, readers) in CLIPS.into_iter().zip(&READERS) {
         let length = std::fs::metadata(speech.join(clip)).map_or(0, |data| data.len() as usize);
-        // Damaged packets are skipped, and what is there of a file is transcribed.
+        // Damaged packets are skipped, and the rest of a file is transcribed.
         let audio = Subject::new(clip, Good::Speech, clip, readers);
         cases.extend(audio.either().cuts(spread(length, 8)));
         cases.extend(audio.either().changes(spread(length, 16), 0x55));

@@ -32,7 +32,7 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
             false => spread(bytes.len(), 6),
         };
         let mut own = vec![refused.untouched()];
-        // Fewer lines or pieces are a tokenizer, too.
+        // Fewer lines or pieces are also a valid tokenizer.
         own.extend(if is_lines || is_pieces { &either } else { &refused }.cuts(cuts));
         own.extend(either.changes(spread(bytes.len(), 12), 0x41));
         if !is_lines {
@@ -45,7 +45,7 @@ pub(super) fn cases(models: &Models) -> Result<Vec<Case>> {
         );
         own.extend(refused.not_files(..3));
         if good == Good::Encoder {
-            // tokenizer.json would be read in place of the vocabulary.
+            // Otherwise tokenizer.json would be read instead of the vocabulary.
             own = own.into_iter().map(|case| case.without("tokenizer.json")).collect();
         }
         cases.extend(own);

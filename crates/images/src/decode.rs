@@ -8,7 +8,7 @@ use zune_core::colorspace::ColorSpace;
 use zune_core::options::DecoderOptions;
 use zune_jpeg::JpegDecoder;
 
-/// A kind of error and its sentence.
+/// A kind of error and its message.
 type Fault = (ErrorKind, String);
 
 /// A decoded file.
@@ -17,11 +17,11 @@ pub(crate) struct Decoded {
     pub(crate) size: [usize; 2],
     /// `[height, width, 3]`
     pub(crate) pixels: Vec<u8>,
-    /// Exif's number of how the picture is stored; 1 is upright.
+    /// The orientation in Exif data; 1 is upright.
     pub(crate) orientation: u32,
 }
 
-/// Memory for chunks of a PNG that are not pixels, in bytes.
+/// Maximum number of bytes for chunks of a PNG that are not pixels.
 const PNG_CHUNKS: usize = 1 << 24;
 
 /// Decodes a PNG.
@@ -53,7 +53,7 @@ pub(crate) fn png(bytes: &[u8]) -> Result<Decoded, Fault> {
     Ok(Decoded { size, pixels: rgb(samples, reader.output_color_type().0.samples()), orientation })
 }
 
-/// RGB of pixels with one to four channels: grey, grey with alpha, RGB, RGB with alpha.
+/// Converts pixels with one to four channels to RGB: grey, grey with alpha, RGB, RGB with alpha.
 fn rgb(mut samples: Vec<u8>, n_channels: usize) -> Vec<u8> {
     match n_channels {
         1 | 2 => samples.chunks_exact(n_channels).flat_map(|pixel| [pixel[0]; 3]).collect(),
@@ -81,7 +81,7 @@ pub(crate) fn jpeg(bytes: &[u8]) -> Result<Decoded, Fault> {
         .set_strict_mode(true)
         .jpeg_set_out_colorspace(ColorSpace::RGB);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
-    // The decoder does not see it in the last row of blocks.
+    // The decoder does not detect truncation in the last row of blocks.
     let last = |marker: [u8; 2]| bytes.windows(2).rposition(|pair| pair == marker);
     if last(JPEG_END) < last(JPEG_SCAN) {
         return Err((
@@ -97,7 +97,7 @@ pub(crate) fn jpeg(bytes: &[u8]) -> Result<Decoded, Fault> {
     Ok(Decoded { size: [info.width.into(), info.height.into()], pixels, orientation })
 }
 
-/// The orientation in Exif data, 1 where they have none or are damaged.
+/// The orientation in Exif data; 1 if it is missing or damaged.
 fn orientation(data: &[u8]) -> u32 {
     let exif = exif::Reader::new().read_raw(data.to_vec()).ok();
     exif.and_then(|exif| {

@@ -6,9 +6,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// The largest number of pixels of a picture: with it, decoding takes less than 1 GB of memory.
+/// Maximum number of pixels of a picture; decoding it takes less than 1 GB of memory.
 const MOST_PIXELS: u64 = 1 << 26;
-/// The largest number of bytes of a file.
+/// Maximum number of bytes of a file.
 const LARGEST_FILE: u64 = 1 << 28;
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
@@ -23,12 +23,12 @@ pub struct Image {
 }
 
 impl Image {
-    /// Decodes a PNG or JPEG file, and turns it as its Exif data say. Grey becomes RGB; alpha is
-    /// dropped; of 16 bits the upper 8 are used.
+    /// Decodes a PNG or JPEG file, and rotates it according to its Exif data. Grey becomes RGB;
+    /// alpha is dropped; of 16 bits the upper 8 are used.
     ///
     /// # Errors
-    /// If the file cannot be read, is no PNG or JPEG, is damaged or truncated, or has more than 2²⁶
-    /// pixels or channels that have no RGB form: 16-bit grey, and JPEG of 12 bits.
+    /// If the file cannot be read, is not a PNG or JPEG, is damaged or truncated, or has more than
+    /// 2²⁶ pixels or channels that have no RGB form: 16-bit grey, and JPEG of 12 bits.
     pub fn open(path: &Path) -> Result<Self> {
         let place = path.display().to_string();
         let unreadable = |error: std::io::Error| Error::new(ErrorKind::Io, &place, error);
@@ -55,7 +55,7 @@ impl Image {
         Self::decode(&bytes, &place)
     }
 
-    /// Decodes the bytes of a PNG or JPEG file that errors call `place`.
+    /// Decodes the bytes of a PNG or JPEG file, whose name in errors is `place`.
     ///
     /// # Errors
     /// As [`Image::open`].
@@ -85,7 +85,7 @@ impl Image {
     /// A picture of `pixels`, `[height, width, 3]`.
     ///
     /// # Errors
-    /// If there is no pixel, or their number is not that of the size.
+    /// If there is no pixel, or the number of pixels does not match the size.
     pub fn from_rgb(width: usize, height: usize, pixels: Vec<u8>) -> Result<Self> {
         check_size(width as u64, height as u64)
             .map_err(|(kind, message)| Error::new(kind, "image", message))?;
@@ -115,8 +115,8 @@ impl Image {
         &self.pixels
     }
 
-    /// The picture upright, given Exif's orientation of the stored one: 1 is upright, 2 to 8 are
-    /// its reflections and turns.
+    /// The upright picture, given the Exif orientation of the stored one: 1 is upright, 2 to 8 are
+    /// its reflections and rotations.
     fn turned(self, orientation: u32) -> Self {
         let (is_transposed, flips_x, flips_y) = match orientation {
             2 => (false, true, false),
@@ -160,7 +160,7 @@ impl std::fmt::Debug for Image {
     }
 }
 
-/// Refuses pictures without pixels or with too many, before memory is allocated for them.
+/// Rejects pictures without pixels or with too many, before memory is allocated for them.
 pub(crate) fn check_size(width: u64, height: u64) -> Result<(), (ErrorKind, String)> {
     match width.checked_mul(height) {
         Some(1..=MOST_PIXELS) => Ok(()),

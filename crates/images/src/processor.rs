@@ -37,7 +37,7 @@ struct Settings {
     image_std: Option<[f32; 3]>,
 }
 
-/// A size, in older files one number for both sides.
+/// A size; in older files one number for both sides.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(untagged, expecting = "expected a number, or height and width")]
 enum Size {
@@ -45,7 +45,7 @@ enum Size {
     Sides { height: usize, width: usize },
 }
 
-/// What a processor does where its file is silent.
+/// Default settings of a type of processor.
 struct Kind {
     resample: u8,
     size: usize,
@@ -56,7 +56,7 @@ const VIT: Kind = Kind { resample: 2, size: 224, crops: false };
 const DEIT: Kind = Kind { resample: 3, size: 256, crops: true };
 
 impl ImageProcessor {
-    /// The processor that the text of a `preprocessor_config.json` describes; errors call it
+    /// The processor described by the text of a `preprocessor_config.json`, whose name in errors is
     /// `place`.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl ImageProcessor {
         Ok(Self { resize: resize.map(|size| (size, filter)), crop, levels })
     }
 
-    /// The height and width of all pixel values; `None` if they are those of the picture.
+    /// The height and width of all pixel values; `None` if they depend on the picture.
     pub fn size(&self) -> Option<[usize; 2]> {
         self.crop.or(self.resize.map(|(size, _)| size))
     }
@@ -148,7 +148,7 @@ impl ImageProcessor {
         let view =
             ArrayView3::from_shape((height, width, 3), pixels).expect("three bytes for each pixel");
         let [rows, columns] = self.crop.unwrap_or([height, width]);
-        // Where a picture is smaller than its crop, the rest is black.
+        // If a picture is smaller than its crop, the rest is black.
         let offset = |whole: usize, part: usize| (whole as isize - part as isize).div_euclid(2);
         let (top, left) = (offset(height, rows), offset(width, columns));
         Array3::from_shape_fn((3, rows, columns), |(channel, row, column)| {
@@ -162,7 +162,7 @@ impl ImageProcessor {
         })
     }
 
-    /// The picture that pixel values `[3, height, width]` show: what the model sees of a file.
+    /// The picture of pixel values `[3, height, width]`, as the model sees it.
     ///
     /// # Errors
     /// If they are too large for a picture.

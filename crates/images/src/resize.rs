@@ -1,14 +1,14 @@
-//! Resizing with antialiasing, bit for bit as Pillow's `Image.resize`: each axis is filtered by
-//! itself, the width first, with weights in fixed point, and rounded to 8 bits.
+//! Resizing with antialiasing, bit for bit as Pillow's `Image.resize`: each axis is filtered
+//! separately, the width first, with fixed-point weights, and rounded to 8 bits.
 //!
-//! Written here because a library for it adds a minute to a cold build.
+//! Implemented here because a library for it adds a minute to a cold build.
 
 use crate::Image;
 
-/// The bits of a weight after the point.
+/// Number of fractional bits of a weight.
 const PRECISION: u32 = 22;
 
-/// A filter; when the picture shrinks, its support grows in proportion.
+/// A filter; its support grows in proportion when the picture shrinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filter {
     /// `1 - |x|`
@@ -36,7 +36,8 @@ impl Filter {
         }
     }
 
-    /// For each of `wanted` places its first source and the weights of that and the following ones.
+    /// For each of `wanted` places the index of its first source, and the weights of that and the
+    /// following ones.
     fn weights(self, given: usize, wanted: usize) -> Vec<(usize, Vec<i32>)> {
         let scale = given as f64 / wanted as f64;
         let stretch = scale.max(1.0);
@@ -75,7 +76,7 @@ pub(crate) fn resize(image: &Image, [height, width]: [usize; 2], filter: Filter)
     resized
 }
 
-/// The sum of pixels, of which each begins a chunk, by their weights.
+/// The weighted sum of pixels, each at the beginning of a chunk.
 fn filtered<'p>(weights: &[i32], pixels: impl Iterator<Item = &'p [u8]>) -> [u8; 3] {
     let mut sums = [1i32 << (PRECISION - 1); 3];
     for (weight, pixel) in weights.iter().zip(pixels) {

@@ -1,20 +1,20 @@
-//! Functions of single numbers.
+//! Functions of one number.
 
 use crate::exponential;
 
-/// A function of single numbers.
+/// A function of one number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
     /// The number itself.
     #[default]
     Identity,
-    /// The larger of the number and zero.
+    /// The maximum of the number and zero.
     Relu,
     /// `x · sigmoid(x)`
     Swish,
-    /// `x · Φ(x)`, where Φ is the normal distribution's (Hendrycks and Gimpel 2016).
+    /// `x · Φ(x)`, where Φ is the CDF of the normal distribution (Hendrycks and Gimpel 2016).
     Gelu,
-    /// `x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`, the same paper's approximation.
+    /// `x / 2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))`, the approximation in the same paper.
     TanhGelu,
 }
 
@@ -31,14 +31,14 @@ pub(crate) fn swish(x: f32) -> f32 {
 pub(crate) fn tanh_gelu(x: f32) -> f32 {
     const FACTORS: [f32; 2] = [1.595_769, 0.071_354_82];
     let size = (x * (FACTORS[0] + FACTORS[1] * x * x)).abs();
-    // Beyond, the share of a negative number is no normal number.
+    // Beyond, the result for a negative number is subnormal.
     let small = if size < 87.0 { exponential::<false, 7>(-size) } else { 0.0 };
     let share = if x < 0.0 { small } else { 1.0 };
     x * share / (1.0 + small)
 }
 
 /// The probability above `|x|` is `exp(-x²/2)` times a polynomial in `1 / (1 + SLOPE · |x|)`, the
-/// form of Abramowitz and Stegun 1964, 7.1.26. Its factors are a least-squares fit of our own to a
+/// form of Abramowitz and Stegun 1964, 7.1.26. Its coefficients are our own least-squares fit to a
 /// relative error of 2.3e-7 up to 5.5.
 #[inline(always)]
 pub(crate) fn gelu(x: f32) -> f32 {

@@ -14,22 +14,22 @@ use blocks::Blocks;
 use one::{Read, StepOfBeams};
 use pulp::{Arch, Simd};
 
-/// Queries of a sentence for which it pays to pack its keys and values.
+/// The number of queries of a sentence from which packing its keys and values is faster.
 pub const MANY: usize = 8;
 
-/// The sizes that all queries have in common.
+/// The sizes that all queries share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attention {
     /// Number of heads of queries.
     pub heads: usize,
-    /// Number of heads of keys and values, each of which `heads / key_heads` heads of queries read
-    /// in turn.
+    /// Number of heads of keys and values; each is read by `heads / key_heads` consecutive heads of
+    /// queries.
     pub key_heads: usize,
-    /// Numbers of a head's key.
+    /// Width of a head.
     pub d_k: usize,
     /// The factor of the scores.
     pub scale: f32,
-    /// The bound `c` of scores, if there is one: `c · tanh(score / c)`.
+    /// The bound `c` of scores: `c · tanh(score / c)`.
     pub cap: Option<f32>,
 }
 
@@ -38,25 +38,25 @@ pub struct Attention {
 pub struct Memory<'m> {
     /// The keys.
     pub keys: &'m [f32],
-    /// The values, laid out as the keys.
+    /// The values, in the layout of the keys.
     pub values: &'m [f32],
-    /// How the keys are laid out.
+    /// The layout of the keys.
     pub strides: Strides,
-    /// Number of places.
+    /// Number of positions.
     pub places: usize,
-    /// The additive mask, if there is one.
+    /// The additive mask.
     pub mask: Option<Mask<'m>>,
-    /// Whether keys and values are first packed, which pays off from [`MANY`] queries on. It
+    /// Whether keys and values are packed first, which is faster from [`MANY`] queries on. It
     /// changes the order of summation.
     pub packed: bool,
 }
 
-/// Where the results of queries go.
+/// The memory for the results of queries.
 #[derive(Debug)]
 pub struct Results<'o> {
     /// The weighted sums of values: `[n, heads · d_k]`.
     pub context: &'o mut [f32],
-    /// The weights of places, if wanted: `[n, heads, places]`.
+    /// The weights of positions, if requested: `[n, heads, places]`.
     pub weights: Option<&'o mut [f32]>,
 }
 
@@ -80,28 +80,28 @@ pub struct Mask<'m> {
     pub query: usize,
 }
 
-/// One step of the hypotheses of a sentence, a row for each.
+/// One step of the hypotheses of a sentence, one row each.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'s> {
     /// The query of the new position: `[beams, heads · d_k]`.
     pub query: &'s [f32],
     /// Its key: `[beams, key_heads · d_k]`.
     pub key: &'s [f32],
-    /// As `key`.
+    /// Its value, in the shape of `key`.
     pub value: &'s [f32],
     /// The strides between hypotheses in `query`, `key` and `value`.
     pub strides: [usize; 3],
-    /// At which place of the caches key and value are put.
+    /// The position of the caches that key and value are written to.
     pub past: usize,
-    /// The first place that is read: others are padding, or too far away.
+    /// The first position that is read: earlier ones are padding, or outside the window.
     pub first: usize,
     /// The largest `past` of the batch.
     pub longest: usize,
-    /// The beam that holds each place: `[beams, longest]`, of which those from `first` to `past`
+    /// The beam that holds each position: `[beams, longest]`, of which those from `first` to `past`
     /// are read.
     pub holders: &'s [i64],
     /// The additive mask of the scores by their distance from the new position:
-    /// `[heads, longest + 1]`, of which the last `past + 1` are read; or none.
+    /// `[heads, longest + 1]`, of which the last `past + 1` are read.
     pub bias: Option<&'s [f32]>,
 }
 
@@ -112,12 +112,12 @@ pub struct Caches<'c> {
     pub keys: &'c mut [f32],
     /// The values.
     pub values: &'c mut [f32],
-    /// Places that a row has room for.
+    /// Number of positions of a row.
     pub capacity: usize,
 }
 
 impl Attention {
-    /// Attention in which each head has keys and values of its own.
+    /// Attention in which each head has its own keys and values.
     pub fn new(heads: usize, d_k: usize, scale: f32) -> Self {
         Self { heads, key_heads: heads, d_k, scale, cap: None }
     }
@@ -138,7 +138,7 @@ impl Attention {
         head / (self.heads / self.key_heads)
     }
 
-    /// Makes products scores.
+    /// Converts products to scores.
     #[inline(always)]
     fn score(&self, products: &mut [f32]) {
         products.iter_mut().for_each(|product| *product *= self.scale);
@@ -147,8 +147,8 @@ impl Attention {
         }
     }
 
-    /// Attention from some queries of one sentence to its memory. `stride` separates the rows of
-    /// queries. Threads share the heads.
+    /// Attention from some queries of one sentence to its memory. `stride` is the distance between
+    /// rows of queries. The heads are divided among the threads.
     ///
     /// # Panics
     /// If a slice is shorter than its dimensions.
@@ -243,14 +243,14 @@ impl Attention {
 }
 
 impl<'m> Memory<'m> {
-    /// Key or value of a place.
+    /// The key or value at a position.
     #[inline(always)]
     fn vector(&self, of: &'m [f32], [head, place]: [usize; 2], d_k: usize) -> &'m [f32] {
         &of[head * self.strides.head + place * self.strides.place..][..d_k]
     }
 
-    /// Makes the products of a query with all keys, of which there are whole vectors, exponentials
-    /// of their distances to the largest score, and gives their sum.
+    /// Replaces the products of a query with all keys, padded to whole vectors, by exponentials of
+    /// their distances to the largest score, and returns their sum.
     #[inline(always)]
     fn weights<S: Simd>(
         &self,
@@ -270,13 +270,13 @@ impl<'m> Memory<'m> {
     }
 }
 
-/// The distance to the largest score from which on a weight, `exp(-60) = 9e-27`, counts for nothing
-/// in a sum of f32. A weight that is smaller still makes products with values subnormal, with which
-/// Intel's processors compute many times slower.
+/// The distance to the largest score from which on a weight, `exp(-60) = 9e-27`, does not change a
+/// sum of f32. Even smaller weights would make products with values subnormal, which Intel's
+/// processors compute many times slower.
 const NEGLIGIBLE: f32 = -60.0;
 
-/// Makes scores, of which there are whole vectors, exponentials of their distances to the largest,
-/// and gives their sum.
+/// Replaces scores, padded to whole vectors, by exponentials of their distances to the largest, and
+/// returns their sum.
 #[inline(always)]
 fn exponentials<S: Simd>(simd: S, scores: &mut [f32]) -> f32 {
     let mut largest = simd.splat_f32s(f32::NEG_INFINITY);

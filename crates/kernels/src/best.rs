@@ -1,34 +1,33 @@
 //! The largest numbers of a product's rows and the softmax of these, in one pass with the product:
-//! a row is never written as a whole.
+//! no row is ever written completely.
 
 use crate::exponential::exponential;
 use crate::screen::{Wanted, nth_largest};
 use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;
 
-/// Rows and columns that are computed at a time: few enough to stay in the cache, and to sum
+/// Rows and columns that are computed at once: few enough to stay in the cache, and to sum
 /// exponentials in f32.
 const ROWS: usize = 96;
 const COLUMNS: usize = 1024;
-/// Vectors per iteration, for instruction-level parallelism; and exponentials.
+/// Number of vectors per iteration, for instruction-level parallelism; also of exponentials.
 const VECTORS: usize = 4;
 const LANES: usize = 64;
 
-/// What is found of a row.
+/// The result for a row.
 #[derive(Clone, Debug)]
 pub struct Best {
-    /// The columns that are wanted, ascending, and their numbers. Of equal numbers the first are
+    /// The requested columns in ascending order with their numbers. Of equal numbers the first are
     /// the largest. If one is NaN, at least one column has NaN.
     pub columns: Vec<(usize, f32)>,
-    /// The largest `factor · number`: NaN if one is NaN, minus infinity of none.
+    /// The largest `factor · number`: NaN if one is NaN, minus infinity for an empty row.
     pub largest: f32,
     /// `ln Σ exp(factor · number - largest)`
     pub log_sum: f32,
 }
 
-/// Computes a product `[n, outputs]`, and finds of each row the columns that are wanted. The
-/// softmax is that of `factor_of(row)` times the row. `multiply` writes some rows and columns of
-/// the product.
+/// Computes a product `[n, outputs]`, and finds the requested columns of each row. The softmax is
+/// that of `factor_of(row)` times the row. `multiply` writes some rows and columns of the product.
 pub fn best(
     [n, outputs]: [usize; 2],
     wanted: Wanted<'_>,
@@ -54,12 +53,12 @@ pub fn best(
     found
 }
 
-/// The largest number; NaN if one is NaN, minus infinity of none.
+/// The largest number; NaN if one is NaN, minus infinity if there are none.
 pub fn largest(numbers: &[f32]) -> f32 {
     Arch::new().dispatch(Largest(numbers))
 }
 
-/// `Σ exp(factor · number - largest)`, of which no exponent is above 0.
+/// `Σ exp(factor · number - largest)`; no exponent is above 0.
 pub fn sum_of_exponentials(numbers: &[f32], factor: f32, largest: f32) -> f32 {
     Arch::new().dispatch(Exponentials { numbers, factor, largest })
 }
@@ -68,7 +67,7 @@ pub fn sum_of_exponentials(numbers: &[f32], factor: f32, largest: f32) -> f32 {
 struct Search<'w> {
     factor: f32,
     wanted: Wanted<'w>,
-    /// The largest so far, largest first.
+    /// The largest numbers so far, largest first.
     best: Vec<(usize, f32)>,
     always: Vec<(usize, f32)>,
     largest: f32,
@@ -82,7 +81,7 @@ impl<'w> Search<'w> {
         Self { factor, wanted, best, always, largest: f32::NEG_INFINITY, sum: 0.0 }
     }
 
-    /// What a number has to reach.
+    /// The minimum of a number to be among the largest.
     #[inline(always)]
     fn least(&self) -> f32 {
         if self.best.len() < self.wanted.count {
@@ -92,7 +91,7 @@ impl<'w> Search<'w> {
         }
     }
 
-    /// Adds those that reach `least`; returns what others then have to reach.
+    /// Adds the numbers that are at least `least`; returns the minimum for others.
     #[inline(never)]
     fn put_some(&mut self, numbers: &[f32], start: usize, mut least: f32) -> f32 {
         for (column, &number) in (start..).zip(numbers) {
@@ -120,7 +119,7 @@ impl<'w> Search<'w> {
     }
 }
 
-/// Reads numbers of a row, the first of which is that of column `start`.
+/// Reads numbers of a row, starting at column `start`.
 struct Read<'a, 'w> {
     search: &'a mut Search<'w>,
     numbers: &'a [f32],
@@ -209,7 +208,7 @@ impl WithSimd for Exponentials<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> f32 {
-        // Sets with vectors multiply and add at once.
+        // Instruction sets with vectors have fused multiply-add.
         if S::F32_LANES > 1 { self.sum::<true>() } else { self.sum::<false>() }
     }
 }
@@ -245,7 +244,8 @@ impl Exponentials<'_> {
     }
 }
 
-/// The largest numbers of parts of a row: of every so many vectors a lane, and of what is left.
+/// The largest numbers of parts of a row: one per lane of several vectors, and those of the
+/// remainder.
 struct Maxima<S: Simd> {
     lanes: [S::f32s; VECTORS],
     rest: f32,
@@ -258,7 +258,7 @@ impl<S: Simd> Maxima<S> {
     fn of(simd: S, numbers: &[f32]) -> Self {
         let (vectors, rest) = S::as_simd_f32s(numbers);
         let (whole, last) = vectors.as_chunks::<VECTORS>();
-        // Comparisons hide NaN; a sum of squares keeps it, and has it of nothing else.
+        // Comparisons hide NaN; a sum of squares is NaN only if a number is.
         let (mut lanes, mut sums) =
             ([simd.splat_f32s(f32::NEG_INFINITY); VECTORS], [simd.splat_f32s(0.0); VECTORS]);
         for vectors in whole {
@@ -280,7 +280,7 @@ impl<S: Simd> Maxima<S> {
         Self { lanes, rest: largest, has_nan: (simd.reduce_sum_f32s(sum) + rest_sum).is_nan() }
     }
 
-    /// NaN if one number is NaN, minus infinity of none.
+    /// NaN if one number is NaN, minus infinity if there are none.
     #[inline(always)]
     fn largest(&self, simd: S) -> f32 {
         let [a, b, c, d] = self.lanes;
@@ -294,7 +294,7 @@ impl<S: Simd> Maxima<S> {
         }
     }
 
-    /// What at least `n` numbers reach.
+    /// A bound that at least `n` numbers reach.
     #[inline(always)]
     fn nth_largest(&self, n: usize) -> f32 {
         let mut lanes = [f32::NEG_INFINITY; VECTORS * 16];
@@ -312,8 +312,8 @@ mod tests {
     use super::*;
     use crate::testing::numbers;
 
-    /// Beside a sort and a softmax in f64, of rows that end within stripes, chunks and vectors;
-    /// with ties.
+    /// Compared with a sort and a softmax in f64, for rows that end within stripes, chunks and
+    /// vectors; with ties.
     #[test]
     fn wanted_columns_and_the_softmax_are_those_of_whole_rows() {
         for (n, outputs, count) in [

@@ -1,8 +1,8 @@
-//! Products in bfloat16: `out = x Wᵀ + bias`, of rows and weights that are rounded to 8 bits of
-//! precision, with sums in f32.
+//! Products in bfloat16: `out = x Wᵀ + bias`, with rows and weights that are rounded to 8 bits of
+//! precision, and sums in f32.
 //!
-//! The products of two such numbers are exact in f32. A row gives the same bits in whatever batch
-//! it stands.
+//! The products of two such numbers are exact in f32. The result of a row is bit for bit the same
+//! in every batch.
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -12,10 +12,10 @@ use crate::product::Weights;
 use crate::screen::dots;
 use std::ops::Range;
 
-/// Numbers that one instruction multiplies in each lane.
+/// Number of elements that one instruction multiplies in each lane.
 const PAIR: usize = 2;
 
-/// Weights of a layer in bfloat16, or in f32 where the processor has no instructions for them.
+/// Weights of a layer in bfloat16, or in f32 if the processor has no instructions for bfloat16.
 #[derive(Debug)]
 pub struct Bf16Weights(Form);
 
@@ -39,7 +39,7 @@ pub fn multiplies_bf16() -> bool {
 }
 
 impl Bf16Weights {
-    /// Packs weights that are numbers of bfloat16: `fill` writes the row `[inputs]` of an output.
+    /// Packs weights that are bfloat16 numbers: `fill` writes the row `[inputs]` of an output.
     /// Without `bias`, zeros are added.
     ///
     /// # Panics
@@ -106,12 +106,12 @@ impl Bf16Weights {
     }
 }
 
-/// Numbers of a row of [`dots_of_bf16`], which ends in a zero if they are odd in number.
+/// Length of a row of [`dots_of_bf16`], which ends in a zero if the number of inputs is odd.
 pub fn padded_bf16(inputs: usize) -> usize {
     inputs.next_multiple_of(PAIR)
 }
 
-/// `round(x) · row` of `rows: [n, padded_bf16(inputs)]`, with the bits that [`Bf16Weights`] gives;
+/// `round(x) · row` of `rows: [n, padded_bf16(inputs)]`, bit for bit as with [`Bf16Weights`];
 /// `out: [n]`.
 ///
 /// # Panics
@@ -130,18 +130,18 @@ pub fn dots_of_bf16(x: &[f32], rows: &[u16], out: &mut [f32]) {
     dots(&x, &rows, out);
 }
 
-/// Rounds numbers to the nearest of bfloat16, ties to even.
+/// Rounds numbers to bfloat16, ties to even.
 pub fn round_to_bf16(numbers: &mut [f32]) {
     numbers.iter_mut().for_each(|number| *number = widened(nearest(*number)));
 }
 
-/// The number of bfloat16 with these bits.
+/// The bfloat16 number with these bits.
 #[inline(always)]
 fn widened(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// The nearest number of bfloat16, ties to even.
+/// The nearest bfloat16 number, ties to even.
 #[inline(always)]
 fn nearest(number: f32) -> u16 {
     let bits = number.to_bits();
@@ -157,7 +157,7 @@ mod tests {
     use crate::parallel::Serial;
     use crate::testing::numbers;
 
-    /// All upper halves, with lower ones that are ties and beside ties.
+    /// All upper halves, with lower halves that are ties or next to ties.
     #[test]
     fn numbers_are_rounded_to_the_nearest() {
         for bits in (0..1 << 16).flat_map(|upper: u32| {
@@ -169,7 +169,7 @@ mod tests {
         }
     }
 
-    /// Sizes that fill tiles, panels and pairs and such that do not, beside f64, with the
+    /// Sizes that fill tiles, panels and pairs and sizes that do not, compared with f64, with the
     /// processor's instructions and without.
     #[test]
     fn products_are_those_of_rounded_numbers() {

@@ -1,18 +1,18 @@
 //! Exponentials for softmax.
 
-/// `exp(x)` for `x` of at most 0: `2^n · exp(r)` with `|r| <= ln 2 / 2`, by Taylor's series up to a
-/// power. Up to the sixth it is right to three units in the last place, up to the seventh to two.
+/// `exp(x)` for `x <= 0`: `2^n · exp(r)` with `|r| <= ln 2 / 2`, by Taylor's series up to a power.
+/// Up to the sixth power its error is at most three units in the last place, up to the seventh two.
 ///
-/// `FUSED` where the processor multiplies and adds at once.
+/// `FUSED` is for processors with fused multiply-add.
 #[inline(always)]
 pub fn exponential<const FUSED: bool, const POWER: usize>(x: f32) -> f32 {
     const FACTORS: [f32; 8] =
         [1.0, 1.0, 1.0 / 2.0, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5_040.0];
-    /// Below, `exp` leaves the normal numbers.
+    /// Below, `exp` is subnormal.
     const LEAST: f32 = -87.0;
-    /// Adding it leaves no bits for the fraction: the nearest integer is in the lowest bits.
+    /// Adding it leaves no bits for the fraction: the lowest bits contain the nearest integer.
     const INTEGERS: f32 = 12_582_912.0;
-    /// `ln 2`, of which the larger part has few enough bits to be multiplied exactly.
+    /// `ln 2` as a sum; the larger part has few enough bits to be multiplied exactly.
     const LN_2: [f32; 2] = [355.0 / 512.0, -2.121_944_4e-4];
     let x = if x < LEAST { LEAST } else { x };
     let add = |product: [f32; 2], term: f32| {

@@ -1,5 +1,5 @@
-//! Products of rows of bytes with weights in panels, four bytes of a column side by side: as many
-//! as an instruction multiplies in each lane of a vector.
+//! Products of rows of bytes with weights in panels, with four bytes of a column side by side: as
+//! many as an instruction multiplies in each lane of a vector.
 
 use crate::panels::{Lines, Tiles, panels_of, tiles};
 use crate::parallel::{Parallel, Shared, by_columns};
@@ -16,19 +16,19 @@ pub(crate) const GROUP: usize = 4;
 pub(crate) struct Groups {
     /// `[panels, groups, columns of a panel, 4]`
     pub(crate) panels: Lines<i8>,
-    /// What the sums of every column start with.
+    /// The initial sums of every column.
     pub(crate) starts: Vec<i32>,
-    /// What the sums of every column are multiplied by, or what is added to them.
+    /// The factor of the sums of every column, or the bias that is added to them.
     pub(crate) ends: Vec<f32>,
-    /// Of a row.
+    /// Number of bytes of a row.
     pub(crate) bytes: usize,
     pub(crate) outputs: usize,
-    /// Of a panel.
+    /// Number of columns of a panel.
     pub(crate) columns: usize,
 }
 
 impl Groups {
-    /// All zeros, for vectors of so many lanes.
+    /// Zeros, for vectors of `lanes` lanes.
     pub(crate) fn zeros(bytes: usize, outputs: usize, lanes: usize) -> Self {
         let columns = WIDE * lanes;
         let n = outputs.div_ceil(columns) * columns;
@@ -36,22 +36,22 @@ impl Groups {
         Self { panels, starts: vec![0; n], ends: vec![0.0; n], bytes, outputs, columns }
     }
 
-    /// Groups of a column.
+    /// Number of groups of a column.
     pub(crate) fn groups(&self) -> usize {
         self.bytes.div_ceil(GROUP)
     }
 
-    /// Where a byte of a column is in the panels.
+    /// The index of a byte of a column in the panels.
     pub(crate) fn place(&self, column: usize, byte: usize) -> usize {
         let (panel, group) = (column / self.columns, byte / GROUP);
         ((panel * self.groups() + group) * self.columns + column % self.columns) * GROUP
             + byte % GROUP
     }
 
-    /// Those of some outputs, in the given order.
+    /// The weights of some outputs, in the given order.
     ///
     /// # Panics
-    /// If there is no such output.
+    /// If an output does not exist.
     pub(crate) fn select(&self, outputs: &[usize]) -> Self {
         let mut made = Self::zeros(self.bytes, outputs.len(), self.columns / WIDE);
         for (place, &output) in outputs.iter().enumerate() {
@@ -105,7 +105,7 @@ pub(crate) struct Multiply<'a> {
     pub(crate) out: &'a Shared<'a, f32>,
     pub(crate) n: usize,
     pub(crate) columns: Range<usize>,
-    /// Of all columns.
+    /// The panels among those of all columns.
     pub(crate) panels: Range<usize>,
 }
 
@@ -119,12 +119,12 @@ impl Multiply<'_> {
 /// Products of four bytes in each lane of a vector.
 ///
 /// # Safety
-/// The processor has the instructions; pointers are good for a vector.
+/// The processor has the instructions; pointers are valid for a vector.
 pub(crate) trait Dots: Copy {
     type Sums: Copy;
     type Scaled: Copy;
     const LANES: usize;
-    /// Rows whose sums fit into registers.
+    /// Number of rows whose sums fit into registers.
     const ROWS: usize;
     unsafe fn load(self, starts: *const i32) -> Self::Sums;
     unsafe fn dot(self, sums: Self::Sums, bytes: u32, weights: *const i8) -> Self::Sums;
@@ -156,9 +156,9 @@ impl<D: Dots> Tiles for Block<'_, '_, D> {
             &weights.starts[panel * columns..][..PANELS * columns],
             &weights.ends[panel * columns..][..PANELS * columns],
         );
-        // SAFETY: all pointers below lie within these slices: `PANELS` panels of `columns` numbers,
-        // of `groups` groups each, and `ROWS` rows of `width` bytes; the caller of `run` has the
-        // instructions.
+        // SAFETY: all pointers below are within these slices: `PANELS` panels of `columns` numbers,
+        // of `groups` groups each, and `ROWS` rows of `width` bytes; the caller of `run` guarantees
+        // the instructions.
         unsafe {
             let mut sums = [[[dots.load(starts.as_ptr()); WIDE]; PANELS]; ROWS];
             for sums in &mut sums {
@@ -192,7 +192,7 @@ impl<D: Dots> Tiles for Block<'_, '_, D> {
             }
             if whole < groups {
                 for row in 0..ROWS {
-                    // Weights behind the last byte of a row are zeros.
+                    // Weights after the last byte of a row are zeros.
                     let mut bytes = [0; GROUP];
                     bytes[..width - whole * GROUP]
                         .copy_from_slice(&x[row * width + whole * GROUP..(row + 1) * width]);
@@ -206,7 +206,7 @@ impl<D: Dots> Tiles for Block<'_, '_, D> {
                     }
                 }
             }
-            // By constant places, so that sums stay in registers until here.
+            // With constant indices, so that sums stay in registers until here.
             let mut done = [[[dots.scaled(sums[0][0][0], ends.as_ptr()); WIDE]; PANELS]; ROWS];
             for row in 0..ROWS {
                 for place in 0..PANELS {

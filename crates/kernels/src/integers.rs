@@ -1,8 +1,8 @@
-//! Products of rows of unsigned bytes with weights of signed bytes that were packed once:
+//! Products of rows of unsigned bytes with packed weights of signed bytes:
 //! `out = (x - 128) Wᵀ · factors`.
 //!
-//! `x: u8 [n, inputs]`, `W: i8 [outputs, inputs]`, `out: f32 [n, outputs]`, a factor for each
-//! output. Sums are integers of 32 bits, which are exact: the order of summation changes nothing.
+//! `x: u8 [n, inputs]`, `W: i8 [outputs, inputs]`, `out: f32 [n, outputs]`, one factor per output.
+//! Sums are 32-bit integers, which are exact in any order of summation.
 
 use crate::groups::{Dots, GROUP, Groups};
 use crate::parallel::Parallel;
@@ -19,14 +19,14 @@ pub struct IntegerWeights {
     set: Set,
 }
 
-/// The instructions that multiply.
+/// The instruction set of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Set {
     #[cfg(target_arch = "x86_64")]
     Avx512Vnni,
     #[cfg(target_arch = "x86_64")]
     AvxVnni,
-    /// Any processor's; slow.
+    /// Any processor; slow.
     Scalar,
 }
 
@@ -56,9 +56,9 @@ impl Set {
     }
 }
 
-/// Whether [`IntegerWeights::multiply`] is fast on this processor for rows of so many numbers: it
-/// has the instructions, and none for tiles of integers (AMX), with which others multiply wide rows
-/// several times as fast.
+/// Whether [`IntegerWeights::multiply`] is fast on this processor for rows of `inputs` numbers: it
+/// has the instructions, and does not have instructions for tiles of integers (AMX), with which
+/// other programs multiply wide rows several times as fast.
 pub fn multiplies_integers(inputs: usize) -> bool {
     const NARROW: usize = 256;
     has_integer_products() && (inputs <= NARROW || !has_tiles())
@@ -107,10 +107,10 @@ impl IntegerWeights {
         Self { groups, set }
     }
 
-    /// Those of some outputs, in the given order. Their products have the same bits.
+    /// The weights of some outputs, in the given order. Their products have the same bits.
     ///
     /// # Panics
-    /// If there is no such output.
+    /// If an output does not exist.
     pub fn select(&self, outputs: &[usize]) -> Self {
         Self { groups: self.groups.select(outputs), set: self.set }
     }
@@ -293,7 +293,7 @@ mod tests {
     use super::*;
     use crate::parallel::Serial;
 
-    /// Integers without a pattern, the extremes among them.
+    /// Integers without a pattern, including the extremes.
     fn number(index: usize, seed: usize, n: usize) -> usize {
         (index * 7_919 + seed * 104_729) % 2_003 % n
     }
@@ -313,8 +313,8 @@ mod tests {
         sets
     }
 
-    /// Sizes that fill tiles, panels and groups and such that do not, with every set of
-    /// instructions: exactly as in f64.
+    /// Sizes that fill tiles, panels and groups and sizes that do not, with every instruction set:
+    /// exactly as in f64.
     #[test]
     fn products_of_integers_are_exact() {
         for (n, inputs, outputs) in [
@@ -336,7 +336,7 @@ mod tests {
                 let mut out = vec![f32::NAN; n * outputs];
                 let packed = IntegerWeights::packed(inputs, &weights, &factors, set);
                 packed.multiply(&x, &mut out, &Serial);
-                // Every third output from the last on, and the first once more.
+                // Every third output, starting from the last, and the first one twice.
                 let chosen: Vec<usize> = (0..outputs).rev().step_by(3).chain([0]).collect();
                 let mut some = vec![f32::NAN; n * chosen.len()];
                 packed.select(&chosen).multiply(&x, &mut some, &Serial);

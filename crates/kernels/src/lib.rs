@@ -1,8 +1,8 @@
-//! Loops over rows of numbers that decoding spends its time in: products with packed weights,
-//! attention to caches, what stands between two products, and exponentials.
+//! Loops over rows of numbers in which decoding spends its time: products with packed weights,
+//! attention to caches, the operations between two products, and exponentials.
 //!
-//! Each is compiled for several instruction sets, and the processor's best is chosen when it is
-//! called. A row gives the same bits in whatever batch it stands, with whatever padding.
+//! Each is compiled for several instruction sets; the processor's best is chosen at the call. The
+//! result of a row is bit for bit the same in every batch and with any padding.
 //!
 //! This crate does not depend on graphs or engines.
 

@@ -4,10 +4,10 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::slice;
 
-/// The panels of some columns of `outputs`, of which each panel has `width`.
+/// The panels of some columns of `outputs`; each panel has `width` columns.
 ///
 /// # Panics
-/// If there are no such columns, or panels are not whole.
+/// If a column does not exist, or the columns begin or end within a panel.
 pub(crate) fn panels_of(columns: &Range<usize>, outputs: usize, width: usize) -> Range<usize> {
     let is_whole = columns.start.is_multiple_of(width)
         && (columns.end == outputs || columns.end.is_multiple_of(width));
@@ -18,12 +18,12 @@ pub(crate) fn panels_of(columns: &Range<usize>, outputs: usize, width: usize) ->
     columns.start / width..columns.end.div_ceil(width)
 }
 
-/// A line of the cache.
+/// A cache line.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 struct Line([u8; 64]);
 
-/// Numbers that begin at a line of the cache.
+/// Numbers that start at a cache line.
 #[derive(Debug)]
 pub(crate) struct Lines<T> {
     lines: Vec<Line>,
@@ -31,7 +31,7 @@ pub(crate) struct Lines<T> {
     _numbers: PhantomData<T>,
 }
 
-/// Numbers of which every pattern of bits is one.
+/// Number types for which every bit pattern is valid.
 pub(crate) trait Number: Copy {}
 impl Number for f32 {}
 impl Number for i8 {}
@@ -46,8 +46,8 @@ impl<T: Number> Lines<T> {
     }
 
     pub(crate) fn all(&self) -> &[T] {
-        // SAFETY: lines are aligned for every number, hold at least `len`, and any bytes are
-        // numbers.
+        // SAFETY: lines are aligned for every number type and contain at least `len` numbers, and
+        // any bytes are valid.
         unsafe { slice::from_raw_parts(self.lines.as_ptr().cast(), self.len) }
     }
 
@@ -60,20 +60,20 @@ impl<T: Number> Lines<T> {
 /// Computes tiles of a product.
 pub(crate) trait Tiles {
     /// The tile of `ROWS` rows from `row` and `PANELS` panels from `panel`. A tile of one panel
-    /// asks for the weights that are `ahead` bytes behind those that it reads.
+    /// prefetches the weights that are `ahead` bytes after those that it reads.
     fn tile<const ROWS: usize, const PANELS: usize>(&self, row: usize, panel: usize, ahead: usize);
 
-    /// The size of a panel.
+    /// The size of a panel in bytes.
     fn bytes(&self) -> usize;
 }
 
-/// Covers `n` rows and some panels with tiles of at most `most` rows (at most 12). Rows of `bytes`
-/// bytes are taken in blocks that stay in the cache while weights pass.
+/// Covers `n` rows and some panels with tiles of up to `most` rows (at most 12). Rows of `bytes`
+/// bytes are processed in blocks that stay in the cache while all weights are read.
 #[inline(always)]
 pub(crate) fn tiles(n: usize, bytes: usize, most: usize, panels: Range<usize>, work: impl Tiles) {
     const BLOCK: usize = 1 << 18;
-    /// Further than processors look by themselves while they multiply, and less than stays in the
-    /// second cache.
+    /// Further than the processor's own prefetching during products, and less than fits into the
+    /// second-level cache.
     const AHEAD: usize = 1 << 14;
     let block = (BLOCK / bytes.max(1)).max(most);
     let mut first = 0;
@@ -81,7 +81,7 @@ pub(crate) fn tiles(n: usize, bytes: usize, most: usize, panels: Range<usize>, w
         let rows = (n - first).min(block);
         let mut panel = panels.start;
         while panel < panels.end {
-            // A single row or two have too few sums to keep the processor busy.
+            // One or two rows have too few sums to keep the processor busy.
             let together = match rows {
                 1 => 4,
                 2 | 3 => 2,
@@ -90,9 +90,9 @@ pub(crate) fn tiles(n: usize, bytes: usize, most: usize, panels: Range<usize>, w
             let together = if panel + together <= panels.end { together } else { 1 };
             let (mut row, mut left) = (first, rows);
             while left > 0 {
-                // Equal shares: a last tile of one row would waste most of its weights.
+                // Equal shares: a last tile of one row would use its weights for little work.
                 let share = left.div_ceil(left.div_ceil(most));
-                // The first tile reads a panel from memory; the others meanwhile ask for the next
+                // The first tile reads a panel from memory; the others meanwhile prefetch the next
                 // one.
                 let ahead = if row == first { AHEAD } else { work.bytes() };
                 one(&work, [share, together], row, panel, ahead);

@@ -1,20 +1,20 @@
-//! Work that several threads share.
+//! Work that is divided among threads.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::slice;
 
-/// Threads that share work.
+/// Threads that divide work.
 pub trait Parallel {
-    /// Calls `work` for each index below `n`, in any order, possibly at the same time, and returns
-    /// after all.
+    /// Calls `work` for each index below `n`, in any order, possibly concurrently, and returns
+    /// after all calls.
     fn each(&self, n: usize, work: &(dyn Fn(usize) + Sync));
 
     /// Number of threads.
     fn threads(&self) -> usize;
 }
 
-/// The calling thread alone.
+/// Only the calling thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Serial;
 
@@ -28,7 +28,7 @@ impl Parallel for Serial {
     }
 }
 
-/// Multiplications below which starting threads costs more than it gains.
+/// Number of multiplications below which starting threads costs more than it saves.
 const ENOUGH: usize = 1 << 16;
 
 /// Divides the panels of a product `[rows, inputs, panels]` among the threads.
@@ -41,7 +41,7 @@ pub(crate) fn by_columns(
     by_parts(threads, panels, rows * inputs * panels * 16, work);
 }
 
-/// Divides `n` things among the threads, if they cost enough multiplications.
+/// Divides `n` parts among the threads, if they need enough multiplications.
 pub(crate) fn by_parts(
     threads: &dyn Parallel,
     n: usize,
@@ -55,7 +55,7 @@ pub(crate) fn by_parts(
     threads.each(parts, &|part| work(n * part / parts..n * (part + 1) / parts));
 }
 
-/// Numbers of which threads write different ones.
+/// A slice of which threads write different parts.
 pub(crate) struct Shared<'o, T> {
     start: *mut T,
     len: usize,
@@ -78,7 +78,7 @@ impl<'o, T> Shared<'o, T> {
     #[allow(clippy::mut_from_ref, reason = "parts do not overlap")]
     pub(crate) unsafe fn part(&self, start: usize, n: usize) -> &mut [T] {
         assert!(start + n <= self.len, "within the numbers");
-        // SAFETY: they lie within the slice that is lent, and the caller guarantees the rest.
+        // SAFETY: they are within the borrowed slice, and the caller guarantees the rest.
         unsafe { slice::from_raw_parts_mut(self.start.add(start), n) }
     }
 }

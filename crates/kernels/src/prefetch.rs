@@ -1,9 +1,9 @@
-//! Asking for memory before it is read.
+//! Prefetching of memory.
 
-/// Bytes of a line of the cache.
+/// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Asks for numbers that are read soon.
+/// Prefetches numbers that are read soon.
 #[inline(always)]
 pub(crate) fn prefetch(numbers: &[f32]) {
     for line in (0..numbers.len()).step_by(LINE / size_of::<f32>()) {
@@ -11,8 +11,8 @@ pub(crate) fn prefetch(numbers: &[f32]) {
     }
 }
 
-/// Asks for as many numbers as there are in `part`, `distance` numbers behind it: those of the next
-/// row, while this one is worked on. There need not be any.
+/// Prefetches as many numbers as `part` has, `distance` numbers after its start: those of the next
+/// row, while this one is processed. They need not exist.
 #[inline(always)]
 pub fn prefetch_behind<N: Copy>(part: &[N], distance: usize) {
     for line in (0..part.len()).step_by(LINE / size_of::<N>()) {
@@ -20,14 +20,13 @@ pub fn prefetch_behind<N: Copy>(part: &[N], distance: usize) {
     }
 }
 
-/// Asks for the line at an address, which may be any.
+/// Prefetches the line at any address.
 #[inline(always)]
 pub(crate) fn ask<N>(address: *const N) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: it is a hint, which reads and writes nothing that a program could see, at any
-        // address.
+        // SAFETY: it is a hint without visible effects, valid for any address.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -1,9 +1,9 @@
-//! Products of rows with weights that were packed once: `out = x Wᵀ + bias`.
+//! Products of rows with packed weights: `out = x Wᵀ + bias`.
 //!
-//! `x: [n, inputs]`, `W: [outputs, inputs]`, `out: [n, outputs]`. Weights lie in panels of as many
-//! columns as two vectors hold, input after input, so that they are read once, in order. Every
-//! number is one sum over the inputs in their order: a row gives the same bits in whatever batch it
-//! stands.
+//! `x: [n, inputs]`, `W: [outputs, inputs]`, `out: [n, outputs]`. Weights are in panels of as many
+//! columns as two vectors have, input after input, so that they are read once, in order. Every
+//! number is one sum over the inputs in their order, so the result of a row is bit for bit the same
+//! in every batch.
 
 use crate::panels::{Lines, Tiles, panels_of, tiles};
 use crate::parallel::{Parallel, Shared, by_columns};
@@ -19,11 +19,11 @@ pub(crate) const WIDE: usize = 2;
 pub struct Weights {
     /// `[panels, inputs, columns of a panel]`
     panels: Lines<f32>,
-    /// Of every column of the panels.
+    /// The bias of every column of the panels.
     bias: Vec<f32>,
     inputs: usize,
     outputs: usize,
-    /// Columns of a panel.
+    /// Number of columns of a panel.
     columns: usize,
 }
 
@@ -81,11 +81,11 @@ impl Weights {
         self.multiply_columns(x, 0..self.outputs, out, threads);
     }
 
-    /// Some columns of the product: `out: [n, columns]`, with the bits that all have.
+    /// Some columns of the product: `out: [n, columns]`, bit for bit as in the whole product.
     ///
     /// # Panics
-    /// If a length does not match its dimensions, or the columns begin or end within a panel, of
-    /// which none is wider than 64.
+    /// If a length does not match its dimensions, or the columns begin or end within a panel;
+    /// panels have at most 64 columns.
     pub fn multiply_columns(
         &self,
         x: &[f32],
@@ -137,7 +137,7 @@ impl WithSimd for Columns {
 pub(crate) struct Packed<'a> {
     /// `[panels, inputs, columns of a panel]`
     pub(crate) panels: &'a [f32],
-    /// Of every column of the panels.
+    /// The bias of every column of the panels.
     pub(crate) bias: &'a [f32],
     pub(crate) inputs: usize,
     pub(crate) outputs: usize,
@@ -147,10 +147,10 @@ pub(crate) struct Packed<'a> {
 pub(crate) struct Multiply<'a> {
     pub(crate) weights: Packed<'a>,
     pub(crate) x: &'a [f32],
-    /// From one row to the next of `x` and of `out`.
+    /// The distances between rows of `x` and of `out`.
     pub(crate) strides: [usize; 2],
     pub(crate) out: &'a Shared<'a, f32>,
-    /// Of the first row in `out`.
+    /// The start of the first row in `out`.
     pub(crate) start: usize,
     pub(crate) n: usize,
     pub(crate) panels: Range<usize>,
@@ -164,7 +164,7 @@ impl WithSimd for Multiply<'_> {
         let Packed { panels, bias, inputs, .. } = self.weights;
         assert_eq!(panels.len(), bias.len() * inputs, "whole panels");
         assert_eq!(bias.len() % (WIDE * S::F32_LANES), 0, "packed for this processor");
-        // Registers for sums, beside weights and a number of the row.
+        // Registers for sums, in addition to weights and a number of the row.
         let most = if S::F32_LANES == 8 { 6 } else { 12 };
         let panels = self.panels.clone();
         tiles(self.n, inputs * size_of::<f32>(), most, panels, Block { work: &self, simd });
@@ -221,7 +221,7 @@ impl<S: Simd> Tiles for Block<'_, '_, S> {
                 }
             }
         }
-        // By constant places, so that sums stay in registers until here.
+        // With constant indices, so that sums stay in registers until here.
         let mut done = sums;
         for row in 0..ROWS {
             for place in 0..PANELS {
@@ -235,7 +235,7 @@ impl<S: Simd> Tiles for Block<'_, '_, S> {
             for (vector, &numbers) in done.as_flattened().iter().enumerate() {
                 let start = panel * columns + vector * S::F32_LANES;
                 let n = outputs.saturating_sub(start).min(S::F32_LANES);
-                // SAFETY: a thread has columns of its own.
+                // SAFETY: each thread has its own columns.
                 let to =
                     unsafe { out.part(begin + (row + index) * out_stride + start.min(outputs), n) };
                 if n == S::F32_LANES {
@@ -255,8 +255,8 @@ mod tests {
     use crate::testing::numbers;
     use pulp::Scalar;
 
-    /// Sizes that fill tiles and panels and such that do not: beside f64, and beside the same loops
-    /// without vectors.
+    /// Sizes that fill tiles and panels and sizes that do not, compared with f64 and with the same
+    /// loops without vectors.
     #[test]
     fn products_are_as_in_f64_and_as_without_vectors() {
         for (n, inputs, outputs) in [
@@ -311,7 +311,7 @@ mod tests {
         }
     }
 
-    /// Each row by itself, and all at once: the same bits.
+    /// Each row separately, and all at once: the same bits.
     #[test]
     fn a_row_is_the_same_in_every_batch() {
         let (n, inputs, outputs) = (31, 40, 77);

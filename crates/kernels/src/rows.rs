@@ -40,14 +40,14 @@ pub struct Quantised<'q> {
     pub largest: &'q mut [f32],
 }
 
-/// Rows `[n, width]`, and where they go.
+/// Rows `[n, width]` and their destination.
 #[derive(Debug)]
 pub enum Place<'p> {
-    /// Over themselves.
+    /// In place.
     Over(&'p mut [f32]),
     /// From the first to the second.
     To(&'p [f32], &'p mut [f32]),
-    /// Nowhere: only the quantised bytes are needed.
+    /// Not written: only the quantised bytes are needed.
     Nowhere(&'p [f32]),
 }
 
@@ -61,7 +61,7 @@ impl Place<'_> {
 }
 
 impl Rows<'_> {
-    /// Works on `n` rows, which are rows `first..` of all that the fields are about.
+    /// Processes `n` rows, the rows `first..` of all rows of the fields.
     ///
     /// # Panics
     /// If a length does not match its dimensions.
@@ -199,10 +199,10 @@ fn normalise<S: Simd>(simd: S, row: &mut [f32], norm: &Norm<'_>) {
 /// The largest magnitude; NaN if any number is NaN.
 #[inline(always)]
 fn quantise<S: Simd>(simd: S, row: &[f32], bytes: &mut [u8]) -> f32 {
-    /// The steps on either side of zero.
+    /// The number of steps on either side of zero.
     const SIDE: f32 = 127.0;
-    /// Adding it leaves no bits for the fraction: the nearest integer, ties to even, is in the
-    /// lowest bits.
+    /// Adding it leaves no bits for the fraction: the lowest bits contain the nearest integer, ties
+    /// to even.
     const INTEGERS: f32 = 12_582_912.0;
     let (vectors, rest) = S::as_simd_f32s(row);
     let (mut most, mut sum) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));

@@ -1,10 +1,9 @@
-//! The largest numbers of a product's rows, without most of the product.
+//! The largest numbers of a product's rows, without computing most of the product.
 //!
-//! Products of 8-bit integers say how large a number can be at most and must be at least:
-//! `x·w - x̂·ŵ = (x - x̂)·ŵ + x·(w - ŵ)`, and no product of vectors is larger than that of their
-//! lengths. Only columns that can be among the largest are computed, with the same bits as
-//! [`Weights`](crate::Weights) gives them. Of 8,000 logits of a translation model these are about
-//! ten.
+//! Products of 8-bit integers give an upper and a lower bound of each number:
+//! `x·w - x̂·ŵ = (x - x̂)·ŵ + x·(w - ŵ)`, and no product of vectors is larger than the product of
+//! their lengths. Only columns that can be among the largest are computed, bit for bit as with
+//! [`Weights`](crate::Weights). These are about ten of 8,000 logits of a translation model.
 
 use crate::integers::{IntegerWeights, has_integer_products};
 use crate::parallel::Parallel;
@@ -12,25 +11,26 @@ use crate::rows::{Place, Quantised, Rows};
 use pulp::{Arch, Simd, WithSimd};
 use std::mem;
 
-/// The steps of integers on either side of zero.
+/// The number of integer steps on either side of zero.
 const SIDE: f32 = 127.0;
 
-/// Numbers that are compared at a time.
+/// Number of elements that are compared at once.
 const LANES: usize = 16;
-/// Columns in groups of which each is skipped as a whole: those that are [`LANES`] apart.
+/// Number of columns of a block, in groups of columns that are [`LANES`] apart; a group is skipped
+/// as a whole.
 const BLOCK: usize = 256;
-/// Blocks whose groups are kept apart.
+/// Number of blocks whose groups are distinguished.
 const APART: usize = 8;
 
-/// Numbers of integer products that are looked through while they are in the cache, if the weights
-/// are too.
+/// Number of integer products that are searched while they are in the cache, if the weights are
+/// too.
 const CACHED: usize = 1 << 17;
 
-/// More than what rounding adds to a bound.
+/// More than the rounding error of a bound.
 const SLACK: f32 = 1.001;
 
-/// Weights `[outputs, inputs]` of a product `x Wᵀ + bias` as integers, and how far they are from
-/// the weights.
+/// Weights `[outputs, inputs]` of a product `x Wᵀ + bias` as integers, and their distances from the
+/// weights.
 #[derive(Debug)]
 pub struct Screen {
     integers: IntegerWeights,
@@ -39,7 +39,7 @@ pub struct Screen {
     distances: Option<Distances>,
 }
 
-/// For each output the length of its rounded weights, and that of what rounding left out; and the
+/// For each output the length of its rounded weights, and that of their rounding errors; and the
 /// largest of these in each group.
 #[derive(Debug)]
 struct Distances {
@@ -48,16 +48,16 @@ struct Distances {
     of_groups: Vec<[[f32; LANES]; 2]>,
 }
 
-/// The columns of each row that are wanted.
+/// The requested columns of each row.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'w> {
-    /// So many of the largest numbers.
+    /// Number of columns with the largest numbers.
     pub count: usize,
-    /// These, whatever their numbers are.
+    /// Columns that are included regardless of their numbers.
     pub always: &'w [usize],
 }
 
-/// Memory of a search, for the next one.
+/// Memory of a search, reused by the next one.
 #[derive(Debug, Default)]
 pub struct Room {
     bytes: Vec<u8>,
@@ -68,14 +68,14 @@ pub struct Room {
     candidates: Candidates,
 }
 
-/// The columns of a row that can be among those that are wanted.
+/// The columns of a row that can be among the requested ones.
 #[derive(Debug, Default)]
 pub struct Candidates {
-    /// Ascending.
+    /// In ascending order.
     pub columns: Vec<usize>,
-    /// The numbers of these columns as the integers have them.
+    /// The numbers of these columns according to the integers.
     pub numbers: Vec<f32>,
-    /// Whether the row has NaN, or numbers so large that nothing is known of its columns.
+    /// Whether the row has NaN, or numbers so large that nothing is known about its columns.
     pub is_unknown: bool,
 }
 
@@ -95,12 +95,12 @@ impl Distances {
 }
 
 impl Screen {
-    /// Whether the processor multiplies integers so fast that this is worth it.
+    /// Whether integer products are fast enough on this processor.
     pub fn is_fast() -> bool {
         has_integer_products()
     }
 
-    /// Of weights that are integers.
+    /// A screen of weights that are integers.
     ///
     /// # Panics
     /// If the bias has another length than the outputs.
@@ -125,7 +125,7 @@ impl Screen {
         let (mut row, mut bytes, mut steps) =
             (vec![0.0; inputs], vec![0; inputs * outputs], vec![0.0; outputs]);
         let (mut all_kept, mut all_left) = (vec![0.0; outputs], vec![0.0; outputs]);
-        // What sums of as many products in f32 can be off, relative to the lengths.
+        // The rounding error of sums of as many products in f32, relative to the lengths.
         let rounding = (inputs + 8) as f32 * f32::EPSILON;
         for output in 0..outputs {
             fill(output, &mut row);
@@ -161,10 +161,10 @@ impl Screen {
         Some(Self { integers: IntegerWeights::pack(inputs, &bytes, &steps), bias, distances })
     }
 
-    /// The same of some outputs, in the given order.
+    /// The screen of some outputs, in the given order.
     ///
     /// # Panics
-    /// If there is no such output.
+    /// If an output does not exist.
     pub fn select(&self, outputs: &[usize]) -> Self {
         let chosen =
             |numbers: &[f32]| outputs.iter().map(|&output| numbers[output]).collect::<Vec<_>>();
@@ -175,7 +175,7 @@ impl Screen {
         Self { integers: self.integers.select(outputs), bias: chosen(&self.bias), distances }
     }
 
-    /// What is added to the products of each output.
+    /// The bias of each output.
     pub fn bias(&self) -> &[f32] {
         &self.bias
     }
@@ -185,7 +185,8 @@ impl Screen {
         &self.integers
     }
 
-    /// For each row of `x: [n, inputs]` in turn the columns that can be among the wanted ones.
+    /// Calls back for each row of `x: [n, inputs]` in turn, with the columns that can be among the
+    /// requested ones.
     ///
     /// # Panics
     /// If `x` does not have whole rows, or a column does not exist.
@@ -214,8 +215,8 @@ impl Screen {
         (room.bytes, room.largest) = (bytes, largest);
     }
 
-    /// The same for rows of integers, `x: u8 [n, inputs]`, whose products are exact, and are
-    /// multiplied by the step of their row.
+    /// The same for rows of integers, `x: u8 [n, inputs]`, whose products are exact; they are
+    /// multiplied by the step size of their row.
     ///
     /// # Panics
     /// As [`Screen::candidates`].
@@ -231,7 +232,7 @@ impl Screen {
         self.look(x, wanted, threads, |row| (step_of(row), None), room, &mut found);
     }
 
-    /// `step_of` gives the step of a row, and the row before it was rounded.
+    /// `step_of` returns the step size of a row, and the row before rounding.
     fn look<'x>(
         &self,
         bytes: &[u8],
@@ -273,7 +274,7 @@ impl Screen {
     }
 }
 
-/// Looks through the products of a row.
+/// Searches the products of a row.
 struct Look<'a> {
     screen: &'a Screen,
     x: Option<&'a [f32]>,
@@ -296,7 +297,7 @@ impl WithSimd for Look<'_> {
         let Self { screen, x, bytes, step, products, wanted, upper, found } = self;
         found.columns.clear();
         found.numbers.clear();
-        // What the lengths of the weights are multiplied by.
+        // The factors of the lengths of the weights.
         let (mut all, mut left) = ([0.0; LANES], [0.0; LANES]);
         let x = x.unwrap_or_default();
         for (x, bytes) in x.chunks(LANES).zip(bytes.chunks(LANES)) {
@@ -312,8 +313,8 @@ impl WithSimd for Look<'_> {
             return;
         }
         upper.clear();
-        // Of groups that share no column: above the `count`-th largest of their lower bounds are at
-        // least as many numbers.
+        // Groups share no columns, so at least `count` numbers are above the `count`-th largest of
+        // their lower bounds.
         let mut lower = [[f32::NEG_INFINITY; LANES]; APART];
         let mut start = 0;
         while start < products.len() {
@@ -365,7 +366,7 @@ impl WithSimd for Look<'_> {
     }
 }
 
-/// The length of a vector, a bit too large.
+/// The length of a vector, slightly too large.
 #[inline(always)]
 fn length(squares: &[f32; LANES]) -> f32 {
     squares.iter().sum::<f32>().sqrt() * SLACK
@@ -375,13 +376,13 @@ struct Row<'a> {
     screen: &'a Screen,
     products: &'a [f32],
     step: f32,
-    /// The length of what rounding the row left out, and that of the row.
+    /// The length of the row's rounding errors, and that of the row.
     left: f32,
     all: f32,
 }
 
 impl Row<'_> {
-    /// What the number of a column is at most.
+    /// The upper bound of the number of a column.
     #[inline(always)]
     fn upper(&self, column: usize) -> f32 {
         let error = match &self.screen.distances {
@@ -398,8 +399,8 @@ impl Row<'_> {
         self.products[column] * self.step + self.screen.bias[column]
     }
 
-    /// The largest number of each group in the block from `start` on: of the columns that are
-    /// [`LANES`] apart.
+    /// The largest number of each group in the block that starts at `start`: of the columns that
+    /// are [`LANES`] apart.
     #[allow(clippy::needless_range_loop, reason = "as in `with_simd`")]
     #[inline(always)]
     fn largest(&self, start: usize) -> [f32; LANES] {
@@ -428,7 +429,7 @@ fn larger(a: f32, b: f32) -> f32 {
 /// The `n`-th largest number; minus infinity if there are fewer. May change the order.
 #[inline(always)]
 pub(crate) fn nth_largest(numbers: &mut [f32], n: usize) -> f32 {
-    /// So many are kept in order without a search.
+    /// Up to this number the largest are kept sorted without a search.
     const FEW: usize = 16;
     if !(1..=numbers.len()).contains(&n) {
         return f32::NEG_INFINITY;
@@ -450,7 +451,7 @@ pub(crate) fn nth_largest(numbers: &mut [f32], n: usize) -> f32 {
     best[n - 1]
 }
 
-/// `x · row` of `rows: [n, inputs]`, summed in the order in which [`Weights`](crate::Weights) sums;
+/// `x · row` of `rows: [n, inputs]`, summed in the same order as in [`Weights`](crate::Weights);
 /// `out: [n]`.
 ///
 /// # Panics
@@ -471,7 +472,7 @@ impl WithSimd for Dots<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        /// Sums that do not wait for each other.
+        /// Number of sums that do not wait for each other.
         const TOGETHER: usize = 8;
         let Self { x, rows, out } = self;
         for (block, out) in out.chunks_mut(TOGETHER).enumerate() {
@@ -491,7 +492,7 @@ impl WithSimd for Dots<'_> {
     }
 }
 
-/// `x · y + sum`, rounded once if the vectors of the processor do.
+/// `x · y + sum`, rounded once if the processor's vector instructions do.
 #[inline(always)]
 fn fused<S: Simd>(_: S, x: f32, y: f32, sum: f32) -> f32 {
     if S::F32_LANES > 4 || cfg!(target_arch = "aarch64") { x.mul_add(y, sum) } else { x * y + sum }
@@ -506,8 +507,7 @@ mod tests {
 
     const ONE: Wanted<'_> = Wanted { count: 1, always: &[] };
 
-    /// Products of integers are exact: the candidates are the largest, and their numbers those of
-    /// all.
+    /// Products of integers are exact: the candidates are the largest, with the same numbers.
     #[test]
     fn candidates_of_integers_have_the_largest_numbers() {
         let (n, inputs, outputs) = (5, 30, 900);
@@ -549,7 +549,8 @@ mod tests {
         assert_eq!(rows, n);
     }
 
-    /// What is found has the largest numbers, exactly as the product computes them; and it is few.
+    /// The candidates include the largest numbers, exactly as the product computes them; and they
+    /// are few.
     #[test]
     fn candidates_have_the_largest_numbers() {
         for (n, inputs, outputs, count) in [
@@ -598,7 +599,7 @@ mod tests {
                     }
                     (rows, columns) = (rows + 1, columns + found.columns.len());
                 });
-                // Of every third output the same is found as if there were no others.
+                // Of every third output, the same are found as if there were no others.
                 let some: Vec<usize> = (0..outputs).step_by(3).collect();
                 let of_some = |place: usize, to: &mut [f32]| fill(some[place], to);
                 let bias: Option<Vec<f32>> =
@@ -633,7 +634,7 @@ mod tests {
     #[test]
     fn what_rounding_hides_is_found() {
         let (inputs, outputs) = (32, 2000);
-        // The first sets the step to 1; the row rounds to its second.
+        // The first sets the step size to 1; the row is rounded to its second.
         let x: Vec<f32> =
             (0..inputs).map(|input| [0.0, 127.0].get(input).copied().unwrap_or(0.49)).collect();
         let fill = |output: usize, row: &mut [f32]| {
@@ -666,7 +667,7 @@ mod tests {
             assert!(odd == f32::MAX || Screen::new(4, 3, |_, to| to.fill(odd), None).is_none());
             assert!(odd == f32::MAX || Screen::new(4, 3, fill, Some(&[0.0, odd, 0.0])).is_none());
         }
-        // Zeros have no step.
+        // Zeros have no step size.
         screen.candidates(&[0.0; 4], ONE, &Serial, &mut Room::default(), |_, found| {
             assert_eq!(found.columns, [0, 1, 2])
         });

@@ -1,4 +1,4 @@
-//! What unit tests have in common.
+//! Common parts of unit tests.
 
 use pulp::{Arch, Scalar, WithSimd};
 
@@ -7,12 +7,12 @@ pub(crate) fn numbers(n: usize, seed: usize) -> Vec<f32> {
     (0..n).map(|index| ((index * 7_919 + seed * 104_729) % 2_003) as f32 / 1_001.5 - 1.0).collect()
 }
 
-/// The registers that work is compared on.
+/// The registers for which results are compared.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Registers {
-    /// Of one number.
+    /// One number.
     Scalar,
-    /// Of eight numbers, if the processor has them.
+    /// Eight numbers, if the processor has such registers.
     Avx2,
     /// The processor's widest.
     Widest,
@@ -31,7 +31,7 @@ impl Registers {
         }
     }
 
-    /// Asserts that `run` gives the same with all of them, within rounding.
+    /// Asserts that `run` gives the same results with all of them, except for rounding.
     #[track_caller]
     pub(crate) fn assert_same(run: impl Fn(Self) -> Vec<f32>, what: &str) {
         let expected = run(Self::Scalar);

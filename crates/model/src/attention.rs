@@ -142,7 +142,7 @@ fn cached_self_attention<'g>(
             1.0
         }
     };
-    // Prompts of a decoder alone are of different lengths.
+    // Prompts of a decoder-only model have different lengths.
     let padded = config.parts == Parts::Decoder;
     let attention = CachedAttention {
         heads,
@@ -361,9 +361,9 @@ pub(crate) fn padding_mask(attention_mask: Tensor<'_>) -> Tensor<'_> {
     (builder.scalar(1.0) - visible) * HIDDEN
 }
 
-/// The mask of a padded source with each position visible to itself, `[batch, 1, src, src]`. Where
-/// a window hides all tokens from a padded position, its state would follow from how far scores are
-/// rounded beside [`HIDDEN`].
+/// The mask of a padded source with each position visible to itself, `[batch, 1, src, src]`. If a
+/// window hid all tokens from a padded position, its state would depend on the rounding of scores
+/// next to [`HIDDEN`].
 pub(crate) fn with_itself(mask: Tensor<'_>) -> Tensor<'_> {
     let builder = mask.builder();
     let _scope = builder.root().at("padding_mask").enter();
@@ -373,8 +373,8 @@ pub(crate) fn with_itself(mask: Tensor<'_>) -> Tensor<'_> {
 }
 
 /// The mask of a causal decoder, `[tgt, past + tgt]`: position `past + i` attends to positions
-/// `0..=past + i`. With an `attention_mask: i64 [batch, past + tgt]` of its own tokens, 1 for
-/// tokens and 0 for padding, it is `[batch, 1, tgt, past + tgt]`.
+/// `0..=past + i`. With the `attention_mask: i64 [batch, past + tgt]` of the decoder's own tokens,
+/// 1 for tokens and 0 for padding, it is `[batch, 1, tgt, past + tgt]`.
 pub(crate) fn causal_mask<'g>(
     root: &Scope<'g>,
     past: &Dim,

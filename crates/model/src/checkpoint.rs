@@ -179,7 +179,7 @@ fn recipe(name: &str, stored: &Stored, shape: &[usize], rows: Rows) -> Result<Re
     as_recipe(range, shape)
 }
 
-/// Why a tensor does not have the values of `original`; `None` if it has.
+/// Returns the difference between a tensor and `original`; `None` if the values are equal.
 fn unlike(name: &str, stored: &Stored, original: &Recipe) -> Option<String> {
     match recipe(name, stored, original.shape(), Rows::All) {
         Ok(repeated) if repeated.distance(original) == 0.0 => None,

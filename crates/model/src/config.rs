@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Config {
-    /// What the encoder reads.
+    /// The encoder's input.
     pub front: Front,
     /// Number of tokens that the decoder reads and predicts.
     pub vocab: usize,
@@ -21,12 +21,12 @@ pub struct Config {
     pub d_model: usize,
     /// Maximum length of source and target in tokens; `None` if positions have no limit.
     pub max_positions: Option<usize>,
-    /// The model's stacks.
+    /// The stacks that the model has.
     pub parts: Parts,
     /// The encoder's sizes; without layers in a decoder-only model.
     pub encoder: Stack,
-    /// The encoder's own definition, if it is another model than the decoder; the other fields are
-    /// then the decoder's.
+    /// The encoder's own definition, if it is a different model from the decoder; the other fields
+    /// are then the decoder's.
     pub encoder_model: Option<Box<EncoderModel>>,
     /// The decoder's sizes; without layers in an encoder-only model.
     pub decoder: Stack,
@@ -47,17 +47,17 @@ pub struct Config {
     pub positions: Positions,
     /// The base of rotary angles; 10,000 in Su et al. 2021.
     pub rotary_base: f32,
-    /// The change of rotary angles for texts longer than those of the first training.
+    /// The change of rotary angles for texts longer than those of the original training.
     pub rotary_scaling: RotaryScaling,
     /// For each layer the number of positions up to the query's own, and in the encoder also from
-    /// it on, that it attends to (Beltagy et al. 2020, section 3.1); layers without one attend to
+    /// it on, that it attends to (Beltagy et al. 2020, section 3.1); layers with `None` attend to
     /// all.
     pub windows: Vec<Option<usize>>,
     /// The kind of normalisation.
     pub norm: Norm,
-    /// Whether the scale of a normalisation is 1 more than its weight (Gemma Team 2024).
+    /// Whether the scale of a normalisation is its weight plus 1 (Gemma Team 2024).
     pub norm_from_one: bool,
-    /// Where layers are normalised.
+    /// The placement of normalisations.
     pub placement: NormPlacement,
     /// Whether embeddings are normalised.
     pub embedding_norm: EmbeddingNorm,
@@ -65,8 +65,8 @@ pub struct Config {
     pub epsilon: f32,
     /// The embedding tables.
     pub embeddings: Embeddings,
-    /// The width of the decoder's table, if it is not `d_model`: linear layers are between them,
-    /// before the first layer and after the last (Zhang et al. 2022).
+    /// The width of the decoder's table, if it is not `d_model`: linear layers convert between
+    /// them, before the first layer and after the last (Zhang et al. 2022).
     pub table_width: Option<usize>,
     /// Segment embeddings, added to those of the encoder's tokens.
     pub token_types: TokenTypes,
@@ -96,7 +96,7 @@ pub struct Caps {
     pub logits: Option<f32>,
 }
 
-/// The encoder of a model whose halves are two models.
+/// The encoder of a model that consists of two models.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EncoderModel {
     /// Its definition.
@@ -105,7 +105,7 @@ pub struct EncoderModel {
     pub projected: bool,
 }
 
-/// What the encoder reads.
+/// The encoder's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Front {
     /// Token ids.
@@ -122,8 +122,8 @@ pub enum Front {
 }
 
 impl Front {
-    /// The name of the encoder's input and its sizes after the batch, unless it reads tokens; of
-    /// images those of the model's own size.
+    /// The name of the encoder's input and its sizes after the batch, unless it reads tokens; for
+    /// images, those of the model's own size.
     pub fn features(&self) -> Option<(&'static str, Vec<usize>)> {
         match *self {
             Front::Tokens => None,
@@ -136,7 +136,7 @@ impl Front {
         }
     }
 
-    /// The number of the encoder's positions for such an input.
+    /// The number of the encoder's positions for this input.
     pub fn positions(&self) -> Option<usize> {
         match self {
             Front::Tokens => None,
@@ -161,7 +161,7 @@ pub struct Patches {
 }
 
 impl Patches {
-    /// The numbers of patches of the model's own size: rows and columns.
+    /// The numbers of patches for the model's own image size: rows and columns.
     pub fn grid(&self) -> [usize; 2] {
         [0, 1].map(|axis| self.image[axis] / self.patch[axis].max(1))
     }
@@ -171,8 +171,8 @@ impl Patches {
         1 + usize::from(self.distilled)
     }
 
-    /// The numbers of patches of an image, rows and columns; `None` if they are not whole, besides
-    /// the rows and columns of pixels that remain in the model's own size.
+    /// The numbers of patches of an image, rows and columns; `None` if they are not whole numbers
+    /// after removing as many pixels as remain in the model's own size.
     pub fn grid_of(&self, image: [usize; 2]) -> Option<[usize; 2]> {
         let along = |axis: usize| {
             let (size, patch) =
@@ -182,23 +182,24 @@ impl Patches {
         Some([along(0)?, along(1)?])
     }
 
-    /// The number of positions of an image; `None` as of [`Patches::grid_of`].
+    /// The number of positions of an image; `None` as for [`Patches::grid_of`].
     pub fn positions(&self, image: [usize; 2]) -> Option<usize> {
         let [rows, columns] = self.grid_of(image)?;
         Some(self.n_tokens() + rows * columns)
     }
 }
 
-/// Which linear layers have a bias.
+/// The linear layers with a bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Biases {
     /// None.
     None,
     /// All.
     All,
-    /// All but the projections of keys: a bias there adds the same to all scores of a query.
+    /// All except the projections of keys: a bias there adds the same value to all scores of a
+    /// query.
     ExceptKeys,
-    /// All but the projections of queries, keys and values.
+    /// All except the projections of queries, keys and values.
     ExceptInputs,
     /// Only the projections of queries, keys and values.
     OnlyInputs,
@@ -266,7 +267,7 @@ pub enum TokenTypes {
     None,
     /// A table of this size, indexed by an input.
     Given(usize),
-    /// A table of this size, of which every token has the first row.
+    /// A table of this size; every token has the first row.
     First(usize),
 }
 
@@ -303,8 +304,8 @@ pub enum Positions {
     /// A learned row for each position, added to the embeddings; positions are counted as in
     /// [`Positions::Counted`] (Liu et al. 2019).
     LearnedCounted {
-        /// The buckets and the largest distance of numbers as those of [`Positions::Relative`],
-        /// which the model adds as well (Song et al. 2020).
+        /// The number of buckets and the largest distance of [`Positions::Relative`], which the
+        /// model also adds (Song et al. 2020).
         relative: Option<[usize; 2]>,
     },
     /// A learned bias per head and bucket of distances, added to the scores of self-attention (Shaw
@@ -315,7 +316,7 @@ pub enum Positions {
         buckets: usize,
         /// All distances from this one on share a bucket.
         max_distance: usize,
-        /// Which layers have a table of biases.
+        /// The layers with a table of biases.
         of: RelativeLayers,
     },
     /// Queries and keys of self-attention rotated by an angle per position (Su et al.
@@ -336,7 +337,8 @@ pub enum RotaryScaling {
         /// The divisor.
         factor: f64,
     },
-    /// Long waves are divided by `factor`, short ones kept, those between mixed (Llama Team 2024).
+    /// Long waves are divided by `factor`, short ones kept, those in between mixed (Llama Team
+    /// 2024).
     Llama3 {
         /// The divisor.
         factor: f64,
@@ -344,11 +346,11 @@ pub enum RotaryScaling {
         low: f64,
         /// Waves shorter than `positions / high` are short.
         high: f64,
-        /// The number of positions of the first training.
+        /// The number of positions of the original training.
         positions: f64,
     },
-    /// The same, by how often a wave turns within the positions; cosines and sines are multiplied
-    /// by `magnitude` (Peng et al. 2024).
+    /// The same, by the number of turns of a wave within the positions; cosines and sines are
+    /// multiplied by `magnitude` (Peng et al. 2024).
     Yarn {
         /// The divisor.
         factor: f64,
@@ -358,7 +360,7 @@ pub enum RotaryScaling {
         fast: f64,
         /// Waves with fewer turns are long.
         slow: f64,
-        /// The number of positions of the first training.
+        /// The number of positions of the original training.
         positions: f64,
         /// Whether the limits are rounded to whole pairs of columns.
         rounded: bool,
@@ -403,7 +405,7 @@ pub enum Sinusoids {
     Halves,
 }
 
-/// Which layers have a table of relative biases.
+/// The layers with a table of relative biases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelativeLayers {
     /// The first layer of a stack; the others use its table.
@@ -422,7 +424,7 @@ pub enum Norm {
     Rms,
 }
 
-/// Where layers are normalised.
+/// The placement of normalisations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NormPlacement {
@@ -435,7 +437,7 @@ pub enum NormPlacement {
     Around,
 }
 
-/// Whether and where embeddings are normalised.
+/// The normalisation of embeddings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmbeddingNorm {
     /// Not normalised.
@@ -484,7 +486,7 @@ impl Config {
         }
     }
 
-    /// Removes a pooler that the checkpoint does not contain.
+    /// Removes a pooler that is not in the checkpoint.
     pub(crate) fn forget_pooler(&mut self) {
         if self.parts == Parts::Encoder(Head::Pooler) {
             self.parts = Parts::Encoder(Head::None);
@@ -514,8 +516,8 @@ impl Config {
         }
     }
 
-    /// Fails if attention has no form over caches that beams share, whose operator compares by
-    /// products.
+    /// Fails if attention does not support caches that beams share, whose operator computes scores
+    /// as products.
     ///
     /// # Errors
     /// If the score is additive.
@@ -533,7 +535,7 @@ impl Config {
         self.windows.get(layer_index).copied().flatten()
     }
 
-    /// The same model without decoder.
+    /// The same model without the decoder.
     pub(crate) fn encoder_alone(self) -> Self {
         let decoder = Stack { n_layers: 0, ..self.encoder };
         Self {
@@ -699,8 +701,8 @@ pub(crate) const ROTARY_BASE: f32 = 10_000.0;
 /// Above the sizes of all published models; products of two such sizes cannot overflow.
 const LARGEST_SIZE: usize = 1 << 24;
 
-/// The limit of tables that are computed, not stored: without it a small file could
-/// claim huge ones.
+/// The limit of tables that are computed, not stored: without it a small file could request huge
+/// ones.
 const LARGEST_WIDTH: usize = 1 << 16;
 pub(crate) const MOST_POSITIONS: usize = 1 << 17;
 

@@ -34,7 +34,7 @@ pub(crate) struct DecoderInputs<'g> {
 /// Prompts of different lengths, padded on the left.
 #[derive(Clone, Copy)]
 pub(crate) struct Prompts<'g> {
-    /// `i64 [batch, past + tgt]`: 1 for tokens and 0 for padding. Caches name it by themselves.
+    /// `i64 [batch, past + tgt]`: 1 for tokens and 0 for padding. Caches mark padding themselves.
     pub(crate) attention_mask: Option<Tensor<'g>>,
     /// `i64 [batch, (beams,) tgt]`
     pub(crate) positions: Tensor<'g>,
@@ -51,8 +51,8 @@ pub(crate) enum Past<'g> {
     /// values of one new token per beam are written.
     Cached {
         caches: Vec<KeyValue<'g>>,
-        /// i64 `[batch, beams, past]`: the beam of the sentence that holds each position, below 0
-        /// at padding.
+        /// i64 `[batch, beams, past]`: the beam of the sentence that holds each position, negative
+        /// for padding.
         beams: Tensor<'g>,
     },
 }
@@ -86,7 +86,7 @@ pub(crate) struct DecoderOutputs<'g> {
 }
 
 /// The cross-attention keys and values of each decoder layer, `[batch, heads, src, d_k]`, from
-/// `memory: [batch, src, d_model]`; that of another model may have another width.
+/// `memory: [batch, src, d_model]`, whose width can differ if the encoder is another model.
 pub(crate) fn cross_key_values<'g>(
     root: &Scope<'g>,
     config: &Config,
@@ -102,7 +102,7 @@ pub(crate) fn cross_key_values<'g>(
         .collect()
 }
 
-/// The encoder's states in the width that cross-attention reads.
+/// The encoder's states, projected to the width that cross-attention reads.
 pub(crate) fn bridge<'g>(root: &Scope<'g>, config: &Config, memory: Tensor<'g>) -> Tensor<'g> {
     let is_projected = config.encoder_model.as_ref().is_some_and(|encoder| encoder.projected);
     if is_projected {

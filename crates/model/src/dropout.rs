@@ -19,7 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 /// Name of the input that dropout depends on: i64 `[]`, of which 31 bits are used. Every batch
-/// needs another value.
+/// needs a different value.
 pub(crate) const SEED: &str = "dropout_seed";
 
 /// Probabilities of dropout, `0 <= p < 1`, rounded to multiples of 1/509. At 0 the graph

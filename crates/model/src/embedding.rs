@@ -47,8 +47,8 @@ pub(crate) fn table<'g>(root: &Scope<'g>, config: &Config, side: Side) -> Tensor
     scope.parameter("weight", [vocab, config.table_width.unwrap_or(config.d_model)])
 }
 
-/// Rows of the decoder's table in the width of the model, `[..., width]` -> `[..., d_model]`, or
-/// states in that of the table.
+/// Converts rows of the decoder's table to the width of the model, `[..., width]` ->
+/// `[..., d_model]`, or states to the width of the table.
 pub(crate) fn between_widths<'g>(
     stack: &Scope<'g>,
     config: &Config,

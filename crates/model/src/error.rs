@@ -12,7 +12,7 @@ pub struct Error {
     message: String,
 }
 
-/// The cause of an [`Error`].
+/// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -57,7 +57,7 @@ impl Error {
         Self::new(ErrorKind::File, path.display(), error)
     }
 
-    /// The kind of the error.
+    /// The category of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

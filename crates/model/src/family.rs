@@ -222,7 +222,7 @@ fn config(family: Family, class: &str, fields: &Fields) -> Config {
         Family::Bert(bert) => bert::config(bert, class, fields),
         Family::Cognate => cognate::config(fields),
         Family::Gpt(gpt) => gpt::config(gpt, class, fields),
-        // No half of a pair is one.
+        // A half of a pair is not a pair itself.
         Family::Pair(_, decoder) => config(*decoder, class, fields),
         Family::T5Gemma => config(Family::Gpt(Gpt::Gemma2), class, fields),
         Family::T5(t5) => t5::config(t5, fields),
@@ -235,7 +235,7 @@ fn is_pair(object: &Map<String, Value>) -> bool {
     object.get("model_type").is_some_and(|name| *name == pair::MODEL_TYPE)
 }
 
-/// Reads the `config.json` of a model whose halves are two models.
+/// Reads the `config.json` of a model that consists of two models.
 fn parse_pair(object: &Map<String, Value>) -> Result<(Family, Config), Error> {
     let read = |name| parse_half(pair::half(object, name), name);
     let ((encoder, encoder_config), (decoder, decoder_config)) =
@@ -297,7 +297,7 @@ fn object(text: &str) -> Result<Map<String, Value>, Error> {
     }
 }
 
-/// The row of the `model_type`, or the sentence that it is not supported.
+/// The row of the `model_type`, or an error message.
 fn family(
     object: &Map<String, Value>,
 ) -> Result<&'static (&'static str, &'static str, Family), String> {

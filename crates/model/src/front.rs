@@ -1,13 +1,13 @@
-//! Input fronts of the encoder: what the encoder reads, and how it becomes rows of width `d_model`.
+//! Input fronts of the encoder: its inputs, and their conversion to rows of width `d_model`.
 //!
-//! Tokens are embedded (`embedding`). Log-mel frames pass two convolutions over time, of which the
-//! second halves their number (Radford et al. 2022, section 2.2):
+//! Tokens are embedded (`embedding`). Log-mel frames pass through two convolutions over time, the
+//! second of which halves their number (Radford et al. 2022, section 2.2):
 //! `x = gelu(conv2(gelu(conv1(frames))))ᵀ + P`, with a stored table of positions `P`.
 //!
 //! `frames: [batch, n_mels, 2 · src]` -> `[batch, src, d_model]`, where `src` is at most the number
 //! of rows of `P`
 //!
-//! `patches` has those of images.
+//! `patches` is the front for images.
 
 use crate::embedding::{Embedded, InputTokens, Side, embed};
 use crate::interface::{ATTENTION_MASK, INPUT_FEATURES, INPUT_IDS, PIXEL_VALUES, TOKEN_TYPE_IDS};
@@ -75,7 +75,7 @@ impl<'g> Source<'g> {
         }
     }
 
-    /// The same source with each input changed.
+    /// The same source with `change` applied to each input.
     pub(crate) fn map(self, change: impl Fn(Tensor<'g>) -> Tensor<'g>) -> Self {
         match self {
             Source::Tokens(InputTokens { ids, types, positions }, mask) => Source::Tokens(
@@ -117,7 +117,7 @@ fn convolve<'g>(
     [positions, src]: [&Dim; 2],
 ) -> Embedded<'g> {
     let stack = Side::Encoder.at(root);
-    // GELU, whatever the activation of the feed-forward is.
+    // GELU, regardless of the activation of the feed-forward.
     let layer = |name: &str, x: Tensor<'g>, stride| {
         let scope = stack.at(name);
         let _scope = scope.enter();

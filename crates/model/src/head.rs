@@ -8,7 +8,7 @@ use crate::{Activation, Config, Head};
 use cognate_graph::{Scope, Tensor};
 
 /// The outputs of the model by name: `hidden: [batch, src, d_model]`, or
-/// `logits: [batch, (src,) classes]` where there is a classifier.
+/// `logits: [batch, (src,) classes]` if there is a classifier.
 pub(crate) fn head<'g>(
     root: &Scope<'g>,
     config: &Config,

@@ -11,8 +11,8 @@ pub const PIXEL_VALUES: &str = "pixel_values";
 pub const ATTENTION_MASK: &str = "attention_mask";
 /// The segments of tokens, counted from 0: i64 `[batch, src]`.
 pub const TOKEN_TYPE_IDS: &str = "token_type_ids";
-/// The positions of a decoder's tokens, counted from 0: i64 `[batch, tgt]`; an input of a decoder
-/// alone in the Hugging Face layout.
+/// The positions of a decoder's tokens, counted from 0: i64 `[batch, tgt]`; an input of a
+/// decoder-only model in the Hugging Face layout.
 pub const POSITION_IDS: &str = "position_ids";
 /// The pooler's output of an encoder-only model: `[batch, d_model]`.
 pub const POOLER_OUTPUT: &str = "pooler_output";
@@ -32,7 +32,7 @@ pub const LOGITS: &str = "logits";
 /// The factor of the logits, if the caller must apply it.
 pub const LOGITS_SCALE: &str = "logits_scale";
 /// The beam of a sentence that holds each position of shared caches: i64 `[batch, beams, past]`; -1
-/// at the padding of a decoder alone.
+/// at the padding of a decoder-only model.
 pub const CACHE_BEAMS: &str = "cache_beams";
 
 const CROSS: &str = "cross.";
@@ -96,7 +96,7 @@ impl HuggingFaceNames {
         PARTS.map(|part| format!("{PRESENT}{layer_index}.{part}"))
     }
 
-    /// `past_key_values.{layer}.key` and `past_key_values.{layer}.value` of a decoder alone.
+    /// `past_key_values.{layer}.key` and `past_key_values.{layer}.value` of a decoder-only model.
     pub fn past_alone(layer_index: usize) -> [String; 2] {
         key_and_value(PAST_KEY_VALUES, layer_index)
     }

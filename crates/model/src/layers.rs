@@ -50,7 +50,7 @@ pub(crate) fn capped(x: Tensor<'_>, cap: Option<f32>) -> Tensor<'_> {
 }
 
 /// A sublayer with its residual connection (Vaswani et al. 2017, section 3.1), and the
-/// normalisation of `layer` named after the sublayer where the model places it. Also returns the
+/// normalisation of `layer` named after the sublayer, placed as in the model. Also returns the
 /// sublayer's other output.
 pub(crate) fn residual<'g, T>(
     (layer, name): (&Scope<'g>, &str),

@@ -106,7 +106,7 @@ impl Preset {
     }
 }
 
-/// The parameter whose absence means that the checkpoint has no pooler.
+/// The parameter that is absent in checkpoints without a pooler.
 const POOLER: &str = "pooler.weight";
 
 impl Model {
@@ -211,7 +211,7 @@ impl Model {
         Ok((Self { config, config_json, weights }, unused))
     }
 
-    /// A model of given weights, for instance of an exported folder, by parameter path.
+    /// A model with given weights, for instance of an exported folder, by parameter path.
     ///
     /// # Errors
     /// If the text is not a supported `config.json`, or weights are missing or have the wrong
@@ -240,8 +240,8 @@ impl Model {
         &self.weights
     }
 
-    /// The number of trained values, as PyTorch counts them: tied weights once, sinusoids and the
-    /// bias of the logits (which training does not change) not at all.
+    /// The number of trained values, as PyTorch counts them: tied weights are counted once,
+    /// sinusoids and the bias of the logits (which training does not change) are not counted.
     pub fn parameters(&self) -> usize {
         self.learned().filter_map(|path| self.weights.get(path)).map(Recipe::elements).sum()
     }
@@ -249,8 +249,8 @@ impl Model {
     /// The encoder: `input_ids, attention_mask: i64 [batch, src]`, or for audio
     /// `input_features: f32 [batch, n_mels, frames]` ->
     /// `encoder_hidden_states: [batch, src, d_model]` and, for each decoder layer, `cross.{l}.key`
-    /// and `cross.{l}.value: [batch, heads, src, d_k]`. An encoder-only model may also have the
-    /// input `token_type_ids`, and returns `last_hidden_state` and `pooler_output`, or `logits`.
+    /// and `cross.{l}.value: [batch, heads, src, d_k]`. An encoder-only model can also have the
+    /// input `token_type_ids`; it returns `last_hidden_state` and `pooler_output`, or `logits`.
     ///
     /// # Errors
     /// If the model is decoder-only.
@@ -264,7 +264,7 @@ impl Model {
         })
     }
 
-    /// One decoding step: `input_ids: i64 [batch, beams, tgt]`, of text
+    /// One decoding step: `input_ids: i64 [batch, beams, tgt]`, for text
     /// `attention_mask: i64 [batch, src]`, `cross.{l}.*` and
     /// `past.{l}.*: [batch, beams, heads, past, d_k]` -> `logits: [batch, beams, tgt, vocab]` and
     /// `present.{l}.*`. The past may have length 0.
@@ -361,7 +361,7 @@ impl Model {
         self.program(entry::loss(self.pair()?, loss)?)
     }
 
-    /// The paths of the weights that training changes: all but those computed by formulas
+    /// The paths of the weights that training changes: all except those computed by formulas
     /// (sinusoids, angles, slopes) and the bias of the logits.
     pub fn learned(&self) -> impl Iterator<Item = &str> {
         let computed = computed(&self.config);
@@ -370,7 +370,7 @@ impl Model {
         self.weights.iter().map(|(path, _)| path).filter(is_learned)
     }
 
-    /// The tensors of this model's checkpoint, with the family's names: all weights but those
+    /// The tensors of this model's checkpoint, with the family's names: all weights except those
     /// computed by formulas.
     pub fn tensors(&self) -> impl Iterator<Item = StoredTensor> + '_ {
         let (family, _) = family::parse(&self.config_json).expect("it was read before");

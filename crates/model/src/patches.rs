@@ -1,7 +1,7 @@
 //! Images in patches (Dosovitskiy et al. 2021, section 3.1).
 //!
-//! `x = [class; patch_1 E; ...; patch_n E] + P`, where `E` is a convolution whose steps are as long
-//! as its kernel. A learned distillation token (Touvron et al. 2021) may follow the class token.
+//! `x = [class; patch_1 E; ...; patch_n E] + P`, where `E` is a convolution whose stride is its
+//! kernel size. A learned distillation token (Touvron et al. 2021) may follow the class token.
 //!
 //! `pixels: [batch, channels, height, width]` -> `[batch, tokens + rows · columns, d_model]`
 
@@ -9,11 +9,11 @@ use crate::embedding::{Embedded, Side};
 use crate::{Config, Patches};
 use cognate_graph::{Builder, Conv, DType, Dim, Scope, Tensor, Unary, concat};
 
-/// The cubic convolution of PyTorch's `interpolate(mode="bicubic")`.
+/// The cubic coefficient of PyTorch's `interpolate(mode="bicubic")`.
 const CUBIC: f32 = -0.75;
 
-/// The sizes of the images that a graph takes: numbers of patches, and what remains in the model's
-/// own size.
+/// The sizes of the images that a graph accepts: numbers of patches, and the remaining pixels of
+/// the model's own size.
 pub(crate) fn image_sizes(patches: &Patches) -> [Dim; 2] {
     let size = |axis: usize| {
         GRID.map(Dim::from)[axis].clone() * patches.patch[axis]
@@ -46,8 +46,8 @@ pub(crate) fn embed_patches<'g>(
         let [height, columns] = patches.patch.map(Dim::from);
         let weight =
             scope.parameter("weight", [width.clone(), patches.channels.into(), height, columns]);
-        // The pixels that remain are not read. tract 0.23.9 does not see that as many patches fit
-        // without them.
+        // The remaining pixels are not read. tract 0.23.9 does not infer that the number of patches
+        // is the same without them.
         let whole = |x: Tensor<'g>, axis: usize| match patches.image[axis] % patches.patch[axis] {
             0 => x,
             _ => x.slice(2 + axis, 0, Dim::from(GRID[axis]) * patches.patch[axis]),
@@ -84,7 +84,7 @@ fn positions<'g>(scope: &Scope<'g>, config: &Config, patches: &Patches) -> Tenso
     let builder = scope.builder();
     let (n_tokens, [rows, columns], width) = (patches.n_tokens(), patches.grid(), config.d_model);
     let table = scope.parameter("weight", [n_tokens + rows * columns, width]);
-    // The cubic reaches two places beyond the edges, which repeat there.
+    // The cubic filter reaches two places beyond the edges, which are repeated there.
     let framed =
         |size: usize| (-2..size as i64 + 2).map(move |place| place.clamp(0, size as i64 - 1));
     let ids = framed(rows).flat_map(|row| {

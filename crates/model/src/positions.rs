@@ -16,8 +16,8 @@ pub(crate) struct Order<'g> {
     pub(crate) mask: Option<Tensor<'g>>,
     /// The rotation of queries and keys.
     pub(crate) rotation: Option<Rotation<'g>>,
-    /// The number of positions that a query reads, its own included, if not all. The mask hides
-    /// others, but for keys in caches.
+    /// Number of positions that a query reads, including its own; `None` for all. The mask hides
+    /// the others, except for keys in caches.
     pub(crate) window: Option<usize>,
 }
 
@@ -96,8 +96,8 @@ pub(crate) fn orders<'g>(
     orders.into_iter().enumerate().map(&mut windowed).collect()
 }
 
-/// Whether a key is within the window of a query: bool `[tgt, past + tgt]`. The decoder's masks
-/// hide keys after the query.
+/// Whether a key is within the window of a query: bool `[tgt, past + tgt]`. Keys after the query
+/// are hidden by the decoder's other masks.
 fn is_near<'g>(root: &Scope<'g>, side: Side, window: usize, [past, tgt]: [&Dim; 2]) -> Tensor<'g> {
     let builder = root.builder();
     let _scope = side.at(root).at("window").enter();

@@ -6,7 +6,7 @@ use std::fs::{File, metadata};
 use std::io::{Error, Read, Result};
 use std::path::Path;
 
-/// The maximum length of a configuration: 16 MiB. Those of published models have some 10 kB.
+/// The maximum length of a configuration: 16 MiB. Those of published models have about 10 kB.
 const MOST_BYTES: u64 = 16 << 20;
 
 /// Opens a regular file.
@@ -29,7 +29,7 @@ pub fn open_file(path: &Path) -> Result<File> {
 pub fn read_text(path: &Path) -> Result<String> {
     let file = open_file(path)?;
     let mut text = String::new();
-    // One byte past the limit also detects a file that is longer than its metadata says.
+    // One byte beyond the limit also detects a file that is longer than its metadata says.
     if file.metadata()?.len() <= MOST_BYTES
         && file.take(MOST_BYTES + 1).read_to_string(&mut text)? as u64 <= MOST_BYTES
     {

@@ -103,7 +103,7 @@ fn frequencies(scaling: RotaryScaling, base: f64, d_k: usize) -> (Vec<f64>, f64)
             (plain.map(|frequency| mixed(frequency, factor, share(frequency))).collect(), 1.0)
         }
         RotaryScaling::Yarn { factor, magnitude, fast, slow, positions, rounded } => {
-            // The pair that turns so often within the positions.
+            // The pair of columns with this number of turns within the positions.
             let pair =
                 |turns: f64| d_k as f64 * (positions / (turns * TAU)).ln() / (2.0 * base.ln());
             let [first, last] = if rounded {

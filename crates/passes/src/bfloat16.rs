@@ -1,8 +1,8 @@
 //! Layers in bfloat16, the upper half of f32: 8 bits of precision (Kalamkar et al. 2019).
 //!
-//! The weight of every layer and every table of tokens is stored so, in half of the memory; the
-//! rows that a layer multiplies are rounded to it, and their products are added in f32, as
-//! processors and accelerators with instructions for it do. Attention, normalisations, biases and
+//! The weight of every layer and every table of tokens is stored in bfloat16, in half of the
+//! memory. The rows that a layer multiplies are rounded to it and their products are added in f32,
+//! as processors and accelerators with such instructions do. Attention, normalisations, biases and
 //! other tables stay f32. Weights stay lazy recipes.
 
 use crate::quantize::{is_given, is_plain};

@@ -1,13 +1,14 @@
-//! Equalisation: channels of a normalisation and of the layer that reads it, brought to like ranges
-//! before both are rounded to 8 bits.
+//! Equalisation: gives the channels of a normalisation and of the layer that reads it similar
+//! ranges before both are rounded to 8 bits.
 //!
-//! In 8 bits the steps of a row follow its largest element. A channel whose normalisation has a
-//! large scale and whose weights are small takes the precision of all others, and a channel of
-//! large weights does so in the columns of the weight. Dividing a channel of the normalisation by
-//! `f` and multiplying the weights that read it by `f` changes no result. The factors are those of
-//! cross-layer equalisation (Nagel et al. 2019, section 4.1), which needs no data, and of
-//! SmoothQuant (Xiao et al. 2023, equation 4, α = 0.5), with the range of a normalised value taken
-//! from its scale and bias. They are powers of 2, so that in f32 every result keeps its bits.
+//! In 8 bits the step size of a row is determined by its largest element. A channel whose
+//! normalisation has a large scale and whose weights are small reduces the precision of all others,
+//! and a channel of large weights does so in the columns of the weight. Dividing a channel of the
+//! normalisation by `f` and multiplying the weights that read it by `f` changes no result. The
+//! factors are those of cross-layer equalisation (Nagel et al. 2019, section 4.1), which needs no
+//! data, and of SmoothQuant (Xiao et al. 2023, equation 4, α = 0.5), with the range of a normalised
+//! value estimated from its scale and bias. They are powers of 2, so in f32 no result changes a
+//! bit.
 //!
 //! ```text
 //! f_j ≈ √(r_j / max_i |W_ij|),  r_j = 3 |scale_j| + |bias_j|
@@ -19,17 +20,17 @@ use cognate_graph::{
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-/// Standard deviations of a normalised value that count as its range.
+/// The assumed range of a normalised value, in standard deviations.
 const DEVIATIONS: f32 = 3.0;
 
-/// The program with each normalisation equalised with the layer that reads it, where that layer
-/// alone reads it.
+/// The program with each normalisation equalised with the layer that reads it, if only that layer
+/// reads it.
 ///
 /// # Errors
 /// Never for a graph that [`Builder::finish`](cognate_graph::Builder::finish) returned.
 pub fn equalize(program: &Program) -> Result<Program, Error> {
     let graph = program.graph();
-    // By reader and parameter: a weight may be a table of tokens, too, which stays as it is.
+    // By reader and parameter: a weight may also be a table of tokens, which is unchanged.
     let scaled: BTreeMap<(NodeId, NodeId), Recipe> =
         pairs(graph).iter().flat_map(|pair| pair.scaled(graph, program.weights())).collect();
     let builder = Builder::new(graph.name());
@@ -61,7 +62,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// The new value of each parameter, by its reader: those of the normalisation are divided, the
+    /// The new value of each parameter by its reader: those of the normalisation are divided, the
     /// layer's weight is multiplied.
     fn scaled(&self, graph: &Graph, weights: &Weights) -> Vec<((NodeId, NodeId), Recipe)> {
         let recipe = |id: NodeId| {
@@ -85,7 +86,7 @@ impl Pair {
     }
 }
 
-/// The pairs whose parameters no other pair and no other normalisation or layer reads.
+/// The pairs whose parameters are not read by another pair, normalisation or layer.
 fn pairs(graph: &Graph) -> Vec<Pair> {
     let is_norm = |node: &Node| matches!(node.op, Op::LayerNorm { .. } | Op::RmsNorm { .. });
     let is_plain =
@@ -140,7 +141,7 @@ impl Factors {
             let bias = self.bias.as_ref().map_or_else(|| vec![0.0; channels], |bias| read(bias, 0));
             let factor = |((scale, bias), largest): ((&f32, &f32), &f32)| {
                 let ratio = (DEVIATIONS * scale.abs() + bias.abs()) / largest;
-                // A channel of zeros, on either side, has nothing to equalise.
+                // A channel of zeros, on either side, is not equalised.
                 if ratio.is_normal() { (0.5 * ratio.log2()).round().exp2() } else { 1.0 }
             };
             scale.iter().zip(&bias).zip(&largest).map(factor).collect()
@@ -148,7 +149,7 @@ impl Factors {
     }
 }
 
-/// A parameter, `[.., channels]`, times or over the factors of its channels.
+/// A parameter `[.., channels]` multiplied or divided by the factors of its channels.
 #[derive(Debug)]
 struct Scaled {
     parameter: Recipe,

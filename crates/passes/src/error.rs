@@ -7,15 +7,15 @@ use cognate_graph::Type;
 #[error(transparent)]
 pub struct Error(#[from] Cause);
 
-/// The kinds of [`Error`].
+/// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A name that the graph lacks, or something of the wrong type under it.
+    /// A requested name does not exist in the graph, or has the wrong type.
     Request,
-    /// An operation that has no gradient.
+    /// An operation has no gradient.
     NoGradient,
-    /// The graph that a pass has made is not legal.
+    /// The result of a pass is not a valid graph.
     Graph,
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum Cause {
     Output { graph: String, name: String, known: Vec<String> },
     #[error("{graph}: no parameter or input {}", names.join(", "))]
     Unknown { graph: String, names: Vec<String> },
-    #[error("{name}: a gradient is that of one floating point number, found {ty}")]
+    #[error("{name}: expected a floating point scalar to differentiate, found {ty}")]
     Loss { name: String, ty: Type },
     #[error("{name}: only floating point numbers have gradients, found {ty}")]
     Integer { name: String, ty: Type },
@@ -38,7 +38,7 @@ pub(crate) enum Cause {
 }
 
 impl Error {
-    /// The kind of the error.
+    /// The category of the error.
     pub fn kind(&self) -> ErrorKind {
         match self.0 {
             Cause::Output { .. }

@@ -1,8 +1,8 @@
-//! Parameters as inputs, for weights that are being trained.
+//! Parameters as inputs, for weights that are trained.
 
 use cognate_graph::{Builder, Error, Graph, Op, Tensor};
 
-/// The graph with every parameter that `is_given` turned into an input of the same name.
+/// The graph with the parameters for which `is_given` is true as inputs of the same name.
 ///
 /// # Errors
 /// Never for a graph that [`Builder::finish`](cognate_graph::Builder::finish) returned.

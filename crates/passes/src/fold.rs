@@ -1,8 +1,8 @@
-//! Folding: the same numbers from fewer nodes.
+//! Folding: the same values from fewer nodes.
 //!
-//! Equal operations on equal values are one node. Reshapes and transposes in a row are one, or
-//! none; an expansion to the same shape, a sum over axes of size 1, a product with 1 and a sum with
-//! 0 are their operand.
+//! Equal operations on equal values become one node. Consecutive reshapes and transposes become
+//! one, or none. An expansion to the same shape, a sum over axes of size 1, a product with 1 and a
+//! sum with 0 are replaced by their operand.
 
 use cognate_graph::{Binary, Builder, Class, Dim, Error, Graph, NodeId, Op, Scalar, Tensor};
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ struct Made<'b> {
 }
 
 impl<'b> Made<'b> {
-    /// The value of `op` on `inputs`, by an old node or by a new one.
+    /// The value of `op` on `inputs`, from an existing node or a new one.
     fn value(&mut self, name: &str, op: &Op, inputs: Vec<Tensor<'b>>) -> Tensor<'b> {
         if let Some((op, input)) = self.in_a_row(op, &inputs) {
             return self.value(name, &op, vec![input]);
@@ -59,7 +59,7 @@ impl<'b> Made<'b> {
         value
     }
 
-    /// One operation for this and the one before, and what that reads.
+    /// One operation that replaces this one and the previous one, and its input.
     fn in_a_row(&self, op: &Op, inputs: &[Tensor<'b>]) -> Option<(Op, Tensor<'b>)> {
         let (before, input) = self
             .nodes
@@ -78,7 +78,7 @@ impl<'b> Made<'b> {
         (left.len() < axes.len()).then(|| (Op::Sum(left), inputs[0]))
     }
 
-    /// The operand that the operation gives unchanged.
+    /// The operand, if the operation returns it unchanged.
     fn operand(&self, op: &Op, inputs: &[Tensor<'b>]) -> Option<Tensor<'b>> {
         let &first = inputs.first()?;
         if let Op::Binary(function) = op {
@@ -119,7 +119,7 @@ impl<'b> Made<'b> {
         }
     }
 
-    /// Whether a value is the number `number`, of shape `[]`.
+    /// Whether a value is the constant `number` of shape `[]`.
     fn is_number(&self, value: Tensor<'b>, number: f32) -> bool {
         match self.nodes.get(&value.id()) {
             Some((Op::Scalar(Scalar::F32(found)), _)) => *found == number,

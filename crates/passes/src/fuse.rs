@@ -1,8 +1,8 @@
-//! Fusion: the layers that read one value become one product.
+//! Fusion: layers that read the same value become one product.
 //!
 //! `x W_qᵀ, x W_kᵀ, x W_vᵀ` are slices of `x [W_q; W_k; W_v]ᵀ`: one large product instead of three,
-//! and `x` is read (and, in 8 bits, rounded) once. A bias of zeros is left out, unless layers
-//! beside it have one. Weights are joined as recipes; only biases are read.
+//! and `x` is read (and, in 8 bits, rounded) once. A bias of zeros is removed, unless another layer
+//! of the group has a bias. Weights are joined as recipes; only biases are read.
 //!
 //! ```
 //! use cognate_graph::{Builder, DType, Element, Program, Recipe, Storage, Weights};
@@ -80,7 +80,7 @@ pub fn fuse(program: &Program) -> Result<Program, Error> {
     Program::new(builder.finish()?, weights.into_iter().collect())
 }
 
-/// The bias of a layer without one, beside layers that have one.
+/// The bias of a layer without one in a group of layers with biases.
 #[derive(Debug)]
 struct Zeros;
 

@@ -30,18 +30,17 @@ use cognate_graph::{Builder, Dim, Graph, Node, NodeId, Op, Tensor};
 use cotangent::{Cotangent, full};
 use std::collections::HashMap;
 
-/// The output that holds the gradient of the parameter or input at `path`.
+/// The output with the gradient of the parameter or input at `path`.
 pub fn gradient_name(path: &str) -> String {
     format!("gradient.{path}")
 }
 
-/// The graph with all its outputs and, for each of `wanted`, which are parameters or inputs, an
-/// output [`gradient.PATH`](gradient_name) of its shape: the gradient of the output `loss`, which
-/// is one number.
+/// The graph with all its outputs and, for each parameter or input in `wanted`, an output
+/// [`gradient.PATH`](gradient_name) of its shape: the gradient of the scalar output `loss`.
 ///
 /// # Errors
-/// If there is no such output or no such parameter, if they are no floating point numbers, or if an
-/// operation between them has no gradient: that is named.
+/// If the output or a parameter does not exist or is not floating point, or if an operation between
+/// them has no gradient; the error names it.
 pub fn gradient(graph: &Graph, loss: &str, wanted: &[&str]) -> Result<Graph, Error> {
     let loss = loss_of(graph, loss)?;
     let wanted = find(graph, wanted)?;
@@ -125,7 +124,7 @@ fn find(graph: &Graph, wanted: &[&str]) -> Result<Vec<NodeId>, Error> {
     }
 }
 
-/// By node: whether it depends on a wanted one through floating point values only.
+/// For each node, whether it depends on a wanted one through floating point values only.
 fn needed(graph: &Graph, wanted: &[NodeId]) -> Vec<bool> {
     let mut needed: Vec<bool> = Vec::new();
     for (id, node) in graph.iter() {
@@ -141,7 +140,7 @@ fn wanted_through(graph: &Graph, wanted: &[NodeId], id: NodeId) -> String {
     wanted.iter().find(reaches).map_or_else(String::new, |&one| graph.node(one).name.clone())
 }
 
-/// All nodes again, with their names.
+/// Copies all nodes with their names.
 fn copy<'b>(graph: &Graph, builder: &'b Builder) -> Vec<Tensor<'b>> {
     let mut values: Vec<Tensor<'b>> = Vec::new();
     for (_, node) in graph.iter() {
@@ -150,7 +149,7 @@ fn copy<'b>(graph: &Graph, builder: &'b Builder) -> Vec<Tensor<'b>> {
     values
 }
 
-/// The scope path of a node; of a parameter, its path without its own name.
+/// The scope path of a node; for a parameter, its path without the last part.
 fn scope_of(node: &Node) -> &str {
     let separator = if node.op == Op::Parameter { '.' } else { '/' };
     node.name.rsplit_once(separator).map_or("loss", |(path, _)| path)

@@ -20,7 +20,7 @@
 //! let large = builder.input("large", DType::F32, ["rows", "width"]);
 //! builder.output("y", (x + x) * large);
 //! let program = Program::new(builder.finish()?, Weights::default())?;
-//! // A run has shown values up to 3, and up to 40,000 in `large`, whose quadruple is beyond f16.
+//! // A run measured values up to 3, and up to 40,000 in `large`, whose quadruple exceeds f16.
 //! let seen = |_, node: &str| Some(if node == "large" || node == "Mul" { 4e4 } else { 3.0 });
 //! let facts = Facts { seen: &seen, interface: &|value| Some(value.to_string()), keep: &|_, _| false };
 //! let made = half(&[&program], facts)?;
@@ -46,14 +46,14 @@ pub const MARGIN: f32 = 4.0;
 /// Programs in half precision.
 #[derive(Clone, Debug)]
 pub struct Half {
-    /// One for each program given, with the same inputs and outputs.
+    /// One for each given program, with the same inputs and outputs.
     pub programs: Vec<Program>,
-    /// The nodes that stayed f32, in the order of the programs and their nodes; a shared weight is
+    /// The nodes that stay f32, in the order of the programs and their nodes; a shared weight is
     /// listed once.
     pub kept: Vec<Kept>,
 }
 
-/// A node that stayed f32.
+/// A node that stays f32.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept {
     /// The number of the program.
@@ -62,24 +62,24 @@ pub struct Kept {
     pub node: String,
     /// The reason.
     pub why: Why,
-    /// The largest magnitude seen, if any was.
+    /// The largest measured magnitude, if any.
     pub largest: Option<f32>,
 }
 
-/// Why a node stayed f32.
+/// The reason why a node stays f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     /// Measured values are within [`MARGIN`] of f16's limit, or beyond it.
     Range,
     /// A weight has values beyond f16's limit.
     Weight,
-    /// It reads values that f16 cannot represent, or belongs to a group with such a value.
+    /// It reads values that f16 cannot represent, or belongs to a group with such values.
     Reads,
-    /// With f16 here, the error of the results was too large.
+    /// In f16, the error of the results would be too large.
     Precision,
     /// Its values were not measured.
     Unseen,
-    /// A constant beyond f16's limit takes part, as in masks.
+    /// A constant beyond f16's limit contributes to it, as in masks.
     Mask,
     /// A softmax, whose sums need more precision than f16 has.
     Softmax,
@@ -87,21 +87,21 @@ pub enum Why {
     Normalisation,
 }
 
-/// What the caller knows of the programs. A node is identified by the number of its program and its
-/// name.
+/// The facts that the caller knows about the programs. A node is identified by the number of its
+/// program and its name.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
     /// The largest measured magnitude of a node.
     pub seen: &'a dyn Fn(usize, &str) -> Option<f32>,
-    /// The group of an input or output that may become f16. A group is converted as a whole or not
-    /// at all: an output of one program and the input of another that it feeds, for instance.
-    /// `None` stays f32.
+    /// The group of an input or output that may become f16; `None` for one that stays f32. A group
+    /// is converted as a whole or not at all, for instance an output of one program and the input
+    /// of another that reads it.
     pub interface: &'a dyn Fn(&str) -> Option<String>,
     /// Whether a node must stay f32 for precision.
     pub keep: &'a dyn Fn(usize, &str) -> bool,
 }
 
-/// Converts programs that work together. A weight of several programs has one type in all.
+/// Converts programs that are used together. A weight of several programs has the same type in all.
 ///
 /// # Errors
 /// If a program is not in f32.

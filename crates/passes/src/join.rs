@@ -3,8 +3,9 @@
 use cognate_graph::{Builder, Error, Graph, Op, Tensor};
 use std::collections::HashMap;
 
-/// Joins `graphs` into one graph called `name`. An input that has the name of an earlier graph's
-/// output is that value; inputs and parameters of one name are one; only the wanted outputs remain.
+/// Joins `graphs` into one graph called `name`. An input with the name of an earlier graph's output
+/// is that value; inputs and parameters with the same name become one; only the wanted outputs
+/// remain.
 ///
 /// ```
 /// use cognate_graph::{Builder, DType};
@@ -21,7 +22,7 @@ use std::collections::HashMap;
 /// ```
 ///
 /// # Errors
-/// If two wanted outputs have one name, or one name has two types.
+/// If two wanted outputs have the same name, or values with the same name have different types.
 pub fn join(
     name: &str,
     graphs: &[&Graph],
@@ -29,7 +30,7 @@ pub fn join(
 ) -> Result<Graph, Error> {
     let builder = Builder::new(name);
     let mut made: HashMap<&str, Option<Tensor<'_>>> = HashMap::new();
-    // Inputs first: their names are part of the interface, and no node may take one.
+    // Inputs first: their names are part of the interface, so no node may use them.
     for graph in graphs {
         for (_, node) in graph.inputs().filter(|(_, node)| !made.contains_key(node.name.as_str())) {
             builder.input(&node.name, node.ty.dtype, node.ty.shape.clone());
@@ -54,7 +55,7 @@ pub fn join(
 /// The graph with renamed inputs and outputs.
 ///
 /// # Errors
-/// If two inputs or two outputs would have one name.
+/// If two inputs or two outputs would have the same name.
 pub fn rename(graph: &Graph, name_of: impl Fn(&str) -> String) -> Result<Graph, Error> {
     let builder = Builder::new(graph.name());
     let mut taken: HashMap<String, &str> = HashMap::new();

@@ -1,13 +1,13 @@
-//! Passes: graphs to graphs of the same meaning, or of a nearby one that is measured.
+//! Passes: transformations of graphs that preserve their meaning, or approximate it with a measured
+//! error.
 //!
 //! - [`bfloat16`]: layers in bfloat16.
-//! - [`equalize`]: channels of like ranges, which 8 bits round better.
-//! - [`gradient`]: reverse mode differentiation; [`feed`] makes inputs of the parameters that are
-//!   learned.
-//! - [`fold`]: equal values once, and nothing that changes nothing.
-//! - [`fuse`]: layers that read one value as one product.
-//! - [`join`]: several graphs as one, and names of inputs and outputs.
-//! - [`half`]: f16 where values fit into it, f32 where they do not, and the reasons.
+//! - [`equalize`]: channels with similar ranges, which 8 bits represent better.
+//! - [`gradient`]: reverse mode differentiation; [`feed`] turns learned parameters into inputs.
+//! - [`fold`]: merges equal values and removes operations without effect.
+//! - [`fuse`]: layers that read the same value as one product.
+//! - [`join`]: several graphs as one; renaming of inputs and outputs.
+//! - [`half`]: f16 for values that it can represent, f32 for others, and the reasons.
 //! - [`quantize`]: layers in 8-bit integers.
 //!
 //! A pass turns programs into programs; weights stay lazy recipes. This crate does not depend on

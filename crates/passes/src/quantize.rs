@@ -1,9 +1,9 @@
-//! Layers in integers: of 8 bits with steps of their own for each column (Jacob et al. 2018,
-//! section 2), or of 4 or 8 bits with steps for each block of inputs; activations are rounded at
-//! run time.
+//! Layers in integers: of 8 bits with a step size for each column (Jacob et al. 2018, section 2),
+//! or of 4 or 8 bits with a step size for each block of inputs; activations are rounded at run
+//! time.
 //!
-//! Every layer whose weight is a parameter is converted, and every table of tokens, to 8 bits;
-//! other tables, attention, normalisations and biases stay f32. Weights stay lazy recipes.
+//! Every layer whose weight is a parameter and every table of tokens is converted; tables to 8
+//! bits. Other tables, attention, normalisations and biases stay f32. Weights stay lazy recipes.
 
 use cognate_graph::{
     Binary, Bits, Blocks, Builder, DType, Dim, Error, Graph, Node, NodeId, Op, Program, Quantized,
@@ -11,10 +11,10 @@ use cognate_graph::{
 };
 use std::collections::BTreeMap;
 
-/// How layers are converted.
+/// Settings of the conversion.
 #[derive(Clone, Copy, Debug)]
 pub enum Options<'a> {
-    /// Weights of 8 bits in steps of their own for each column.
+    /// Weights of 8 bits with a step size for each column.
     Columns {
         /// The steps of activations: [`Steps::Row`] or [`Steps::Tensor`].
         steps: Steps,
@@ -26,9 +26,9 @@ pub enum Options<'a> {
     },
     /// Weights and activations in blocks.
     Blocks {
-        /// Those of layers.
+        /// The blocks of layers.
         blocks: Blocks,
-        /// The name of an output: the layer that gives it has 8 bits in any case.
+        /// The name of an output: the layer that computes it always has 8 bits.
         output: &'a str,
     },
 }
@@ -64,7 +64,7 @@ enum Use {
     Table,
 }
 
-/// Converts programs that work together. A weight of several programs is one in all.
+/// Converts programs that are used together. A weight of several programs is converted once.
 ///
 /// # Errors
 /// Never for a graph that [`Builder::finish`](cognate_graph::Builder::finish) returned.
@@ -242,8 +242,7 @@ fn gather_blocks<'b>(
     )
 }
 
-/// Whether ids are an input: tokens. Tables of positions and distances are small, and stay as they
-/// are.
+/// Whether ids are an input: tokens. Tables of positions and distances are small and unchanged.
 pub(crate) fn is_given(graph: &Graph, mut ids: NodeId) -> bool {
     while let Op::Reshape(_) = graph.node(ids).op {
         ids = graph.node(ids).inputs[0];
@@ -257,7 +256,7 @@ pub(crate) fn is_plain(graph: &Graph, weight: NodeId) -> bool {
     weight.op == Op::Parameter && weight.ty.dtype == DType::F32
 }
 
-/// The layer whose elements are those of an output, or become them by functions and factors.
+/// The layer that computes an output, possibly followed by functions of elements and factors.
 fn output_layer(graph: &Graph, output: &str) -> Option<NodeId> {
     let mut id = graph.outputs().iter().find(|known| known.name == output)?.node;
     while let Op::Reshape(_) | Op::Unary(_) | Op::Binary(Binary::Mul | Binary::Div) =
@@ -268,7 +267,7 @@ fn output_layer(graph: &Graph, output: &str) -> Option<NodeId> {
     (graph.node(id).op == Op::Linear && is_plain(graph, graph.node(id).inputs[1])).then_some(id)
 }
 
-/// The layer without bias whose elements are those of an output, if nothing else reads them.
+/// The layer without bias that computes an output, if nothing else reads its result.
 fn unscaled_layer(graph: &Graph, output: &str) -> Option<NodeId> {
     let mut id = graph.outputs().iter().find(|known| known.name == output)?.node;
     loop {

@@ -14,7 +14,7 @@ pub struct Error {
     message: String,
 }
 
-/// The cause of an [`Error`].
+/// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -24,7 +24,7 @@ pub enum ErrorKind {
     Library,
     /// The source cannot be read or executed.
     Load,
-    /// An input is missing, unknown, or of a wrong type or shape.
+    /// An input is missing, unknown, or has the wrong type or shape.
     Input,
     /// The engine failed during a run.
     Run,
@@ -47,7 +47,7 @@ impl Error {
         Self::new(ErrorKind::Load, place, message)
     }
 
-    /// The kind of the error.
+    /// The category of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

@@ -4,8 +4,8 @@
 //! processor caches addresses of. Linux uses huge pages of 2 MiB only on request, and engines do
 //! not request them. With [`Options::huge_pages`], a separate thread moves the memory that an
 //! engine allocated while loading a file into huge pages, after the file has been used for a while,
-//! so that short runs are not delayed. With ONNX Runtime a step of Marian's base shape takes a
-//! tenth less time, measured in one process before and after.
+//! so that short runs are not delayed. With ONNX Runtime this makes a step of Marian's base shape a
+//! tenth faster, measured in one process before and after.
 //!
 //! Other memory of the process is not moved. Stacks of threads that an engine starts while
 //! loading are recognised by the guard page below them; since Linux 6.7 the system itself
@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    /// The host decides about its process's memory.
+    /// The embedding process decides about its memory.
     #[test]
     fn nothing_is_looked_at_unless_asked() {
         assert!(Before::loading(&Options::default()).0.is_none());

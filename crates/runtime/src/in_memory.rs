@@ -5,7 +5,8 @@ use cognate_export::{Existing, Export, LAYOUT_KEY, Metadata, Staged, Target, wri
 use cognate_graph::{Op, Program};
 use std::sync::Arc;
 
-/// The metadata of files with caches that beams share: for ONNX Runtime, and for programs.
+/// The metadata of files with caches that beams share: the key and value for ONNX Runtime and
+/// programs.
 pub(crate) const SHARED_CACHE: [&str; 2] = [LAYOUT_KEY, "shared-cache"];
 
 /// Exports the graphs to a temporary folder with a shared weights file, and reads them.
@@ -36,7 +37,8 @@ pub(crate) fn read_graphs(
         .map(|name| runtime.read_file(&path.join(name), options))
         .collect::<Result<Vec<_>>>()?;
     if cfg!(unix) {
-        // Mapped files may be removed: then an interrupted program leaves nothing behind.
+        // Mapped files may be removed already, so that an interrupted program leaves nothing
+        // behind.
         return Ok(loaded);
     }
     let folder = Arc::new(folder);

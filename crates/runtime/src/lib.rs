@@ -44,13 +44,13 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The input of tokens of which alone [a session](Session::takes_shortlist) computes logits: i64
-/// `[candidates]`.
+/// The input that restricts the logits of [a session](Session::takes_shortlist) to these tokens:
+/// i64 `[candidates]`.
 pub const SHORTLIST: &str = "shortlist";
 
-/// The input of what is wanted of a session that [finds the best](Session::finds_best) tokens: i64
-/// `[2 + n]`, how many of each row, 1 for the softmax of rows or 0, and `n` tokens that are wanted
-/// of every row.
+/// The input that requests the best tokens of a session that [finds them](Session::finds_best): i64
+/// `[2 + n]`, the number of tokens per row, 1 to request the softmax of rows or 0, and `n` tokens
+/// that are included in every row.
 pub const BEST: &str = "best";
 
 /// The source of a session.
@@ -188,35 +188,35 @@ pub trait Session {
     /// The names of the outputs, in the graph's order.
     fn outputs(&self) -> &[String];
 
-    /// Whether sentences may have pasts of their own lengths in caches that beams share: in
-    /// [`CachedAttention`](cognate_graph::CachedAttention)'s `beams`, positions behind the past of
-    /// a shorter sentence are -1. Each sentence then gets what it gets alone, and its new position
-    /// follows its own past.
+    /// Whether sentences may have pasts of different lengths in caches that beams share: in the
+    /// `beams` of [`CachedAttention`](cognate_graph::CachedAttention), positions behind the past of
+    /// a shorter sentence are -1. Each sentence then has the same results as alone, and its new
+    /// position follows its own past.
     fn has_own_lengths(&self) -> bool {
         false
     }
 
     /// Whether one call may compute several positions of a hypothesis (prefill). They are rows of
-    /// the sentence in `input_ids`, each with a past one longer than that of the row before. Their
-    /// keys and values are written to the sentence's first row of the caches; no logits are
-    /// computed. Such a session also [has own lengths](Session::has_own_lengths).
+    /// the sentence in `input_ids`; the past of each is one longer than that of the previous row.
+    /// Their keys and values are written to the sentence's first row of the caches; no logits are
+    /// computed. Such a session also [supports different lengths](Session::has_own_lengths).
     fn supports_prefill(&self) -> bool {
         false
     }
 
-    /// Whether the session takes one more input than its file: [`SHORTLIST`]. `logits` then have as
-    /// many columns, in that order; without the input, or without any tokens in it, all.
+    /// Whether the session has an input that its file lacks: [`SHORTLIST`]. `logits` then have one
+    /// column per token, in that order; without the input, or if it is empty, all columns.
     fn takes_shortlist(&self) -> bool {
         false
     }
 
-    /// Whether the session takes one more input than its file: [`BEST`]. `logits` are then
-    /// `[rows, 2 n]`: tokens, ascending, and the logits of these. The wanted number of largest
-    /// logits of a row are among them; others can be too. Places that are left have a token beyond
-    /// the vocabulary, and minus infinity. With a [`SHORTLIST`], ascending, they are the best of
-    /// that. The softmax adds two columns: the largest logit and `ln Σ exp(logit - largest)`, of
-    /// all logits times `logits_scale`, where the file has it. Without the input, or with an empty
-    /// one, `logits` are all.
+    /// Whether the session has an input that its file lacks: [`BEST`]. `logits` are then
+    /// `[rows, 2 n]`: tokens in ascending order, followed by their logits. They include the
+    /// requested number of largest logits of a row, and possibly others. Unused places have a token
+    /// beyond the vocabulary and minus infinity. With a [`SHORTLIST`] in ascending order, they are
+    /// the best of its tokens. The softmax adds two columns: the largest logit and
+    /// `ln Σ exp(logit - largest)`, of all logits times `logits_scale`, if the file has it. Without
+    /// the input, or if it is empty, `logits` are all logits.
     fn finds_best(&self) -> bool {
         false
     }

@@ -71,7 +71,7 @@ impl Ort {
         Self::start(library::probe(&path.display().to_string(), path)?)
     }
 
-    /// Returns the engine, or why no library was found.
+    /// Returns the engine, or the reason why no library was found.
     pub(crate) fn search(device: Device) -> Result<Result<Self, String>> {
         let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(opened) = opened.filter(|opened| opened.serves(device)) {

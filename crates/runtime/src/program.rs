@@ -1,9 +1,9 @@
-//! Rows of numbers on their way through layers, without an engine between the operations.
+//! Rows of numbers that pass through several layers, without an engine between the operations.
 //!
 //! A [`Program`] is a part of a graph: products with weights that are packed once, attention, and
-//! what stands between. Its operations run one after another on buffers that are reused, on the
-//! kernels of `cognate-kernels`. An engine runs it as one operator: for small models the engine's
-//! overhead of each operator is most of a step.
+//! the operations in between. They run one after another on reused buffers, with the kernels of
+//! `cognate-kernels`. An engine runs a program as one operator: for small models the engine's
+//! overhead per operator is most of a step.
 
 mod attention;
 mod compile;
@@ -62,7 +62,7 @@ pub(crate) trait Tensors<'c>: Parallel {
     fn integers(&self, input: usize) -> Result<(Vec<usize>, &'c [i64])>;
     /// The shape of an input of any type.
     fn shape(&self, input: usize) -> Result<Vec<usize>>;
-    /// The elements of an output of this shape, each output once.
+    /// The elements of an output of this shape; each output is requested once.
     fn new_floats(&self, output: usize, shape: &[usize]) -> Result<&'c mut [f32]>;
     fn new_bytes(&self, output: usize, shape: &[usize]) -> Result<&'c mut [u8]>;
     /// An output with the shape and the elements of an input, usually in its memory.
@@ -73,7 +73,7 @@ pub(crate) trait Tensors<'c>: Parallel {
 pub(crate) struct Program {
     steps: Vec<Step>,
     buffers: Vec<Buffer>,
-    /// Whether a buffer holds bytes.
+    /// Whether a buffer contains bytes.
     is_bytes: Vec<bool>,
     /// The buffers that are not read after each step.
     released: Vec<Vec<usize>>,
@@ -83,7 +83,7 @@ pub(crate) struct Program {
     free: Mutex<Vec<Scratch>>,
 }
 
-/// An operation; numbers are those of buffers.
+/// An operation; numbers are indices of buffers.
 enum Step {
     Product { x: usize, weights: Packed, out: usize },
     IntegerProduct { x: usize, weights: IntegerWeights, out: usize },
@@ -106,12 +106,12 @@ struct Buffer {
     place: Place,
 }
 
-/// Where rows are.
+/// The location of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Input(usize),
     Output(usize),
-    /// In memory of this number, which others have before and after.
+    /// In the memory of this number, which other buffers use before and after.
     Own(usize),
 }
 
@@ -128,7 +128,7 @@ struct View {
 struct Scratch {
     floats: Vec<Vec<f32>>,
     bytes: Vec<Vec<u8>>,
-    /// Of searches for the best tokens.
+    /// For searches for the best tokens.
     best: output_layer::Room,
     /// The columns of the output layer that the last call chose.
     chosen: Option<Chosen>,
@@ -191,8 +191,8 @@ struct Call<'p, 'c, T> {
     scratch: Scratch,
     /// Whether rows are positions of a prefill, which computes no logits.
     is_prefill: bool,
-    /// Whether sentences have pasts of their own lengths: positions behind the last that a beam
-    /// holds are no padding.
+    /// Whether sentences may have pasts of different lengths: positions behind the last one that a
+    /// beam holds are not padding.
     own_lengths: bool,
 }
 
@@ -231,17 +231,17 @@ impl<'c, T: Tensors<'c>> Call<'_, 'c, T> {
         Ok(self.floats(buffer).len() / self.program.buffers[buffer].width.max(1))
     }
 
-    /// Whether this buffer holds logits of a prefill, which are not computed.
+    /// Whether this buffer is for logits of a prefill, which are not computed.
     fn is_unused(&self, buffer: usize) -> bool {
         self.is_prefill && matches!(self.program.buffers[buffer].place, Place::Output(_))
     }
 
-    /// Room for `rows` rows of a buffer, which [`Call::put`] gives back.
+    /// Memory for `rows` rows of a buffer, which [`Call::put`] returns.
     fn take_floats(&mut self, buffer: usize, rows: usize) -> Result<Elements<'c>> {
         self.take_columns(buffer, rows, self.program.buffers[buffer].width)
     }
 
-    /// The same with so many columns.
+    /// The same with `width` columns.
     fn take_columns(&mut self, buffer: usize, rows: usize, width: usize) -> Result<Elements<'c>> {
         let Buffer { place, .. } = self.program.buffers[buffer];
         Ok(match place {
@@ -274,7 +274,7 @@ impl<'c, T: Tensors<'c>> Call<'_, 'c, T> {
         self.elements[buffer] = elements;
     }
 
-    /// Gives the memory of a buffer that is not read any more to others.
+    /// Makes the memory of a buffer that is not read again available to others.
     fn release(&mut self, buffer: usize) {
         let Buffer { place: Place::Own(number), .. } = self.program.buffers[buffer] else { return };
         match std::mem::take(&mut self.elements[buffer]) {
@@ -285,7 +285,7 @@ impl<'c, T: Tensors<'c>> Call<'_, 'c, T> {
     }
 }
 
-/// The memory of a number, with at least `len` elements.
+/// The memory `number`, with at least `len` elements.
 fn room<E: Clone + Default>(memory: &mut Vec<Vec<E>>, number: usize, len: usize) -> Vec<E> {
     if memory.len() <= number {
         memory.resize(number + 1, Vec::new());
@@ -311,8 +311,8 @@ impl Program {
         )
     }
 
-    /// Whether rows may be positions of a prefill: nothing but attention to caches depends on the
-    /// order of rows.
+    /// Whether rows may be positions of a prefill: only attention to caches depends on the order of
+    /// rows.
     pub(crate) fn supports_prefill(&self) -> bool {
         self.steps.iter().all(|step| match step {
             Step::Cached(cached) => cached.bias.is_none(),
@@ -327,8 +327,8 @@ impl Program {
         })
     }
 
-    /// Computes the outputs, of sentences that may have pasts of
-    /// [their own lengths](crate::Session::has_own_lengths).
+    /// Computes the outputs; sentences may have pasts of [different
+    /// lengths](crate::Session::has_own_lengths) if `own_lengths` is true.
     pub(crate) fn run<'c>(&self, tensors: &impl Tensors<'c>, own_lengths: bool) -> Result<()> {
         let scratch = self.scratch(tensors);
         let elements = self.buffers.iter().map(|_| Elements::None).collect();

@@ -71,8 +71,8 @@ impl Loaded for Evaluated {
 }
 
 impl Reference {
-    /// A session in single precision that also calls `observe` with the maximum magnitude in each
-    /// floating-point value, given or computed, except weights; NaN if a value contains NaN.
+    /// A session in single precision that also calls `observe` with the maximum magnitude of each
+    /// floating-point value, input or computed, except weights; NaN if a value contains NaN.
     pub fn observed(
         program: &Program,
         observe: impl FnMut(&Node, f32) + 'static,

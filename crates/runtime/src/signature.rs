@@ -50,7 +50,7 @@ impl fmt::Display for Input {
 pub(crate) trait Given: Sized {
     fn element(&self) -> Element;
     fn shape(&self) -> Vec<usize>;
-    /// A list of no tokens: i64 `[0]`.
+    /// An empty list of tokens: i64 `[0]`.
     fn no_tokens() -> Result<Self>;
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Signature {
     inputs: Vec<Input>,
     input_names: Vec<String>,
     output_names: Vec<String>,
-    /// The number of inputs of programs, which are the last ones, and can be left out.
+    /// The number of inputs of programs, which are the last ones and optional.
     n_own: usize,
 }
 
@@ -72,8 +72,7 @@ impl Signature {
         Self { place, inputs, input_names, output_names, n_own: 0 }
     }
 
-    /// The same where so many of the last inputs are those of programs: lists of tokens, which can
-    /// be left out.
+    /// The same if the last `n_own` inputs are those of programs: optional lists of tokens.
     pub(crate) fn with_own(self, n_own: usize) -> Self {
         Self { n_own, ..self }
     }

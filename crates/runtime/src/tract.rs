@@ -95,7 +95,7 @@ impl Loaded for Planned {
 }
 
 impl Planned {
-    /// Plans the file at `path`, whose contents are `proto`, which may be `own` with programs.
+    /// Plans the file at `path`, whose content is `proto`, or `own` with programs.
     fn read(
         path: &Path,
         mut proto: pb::ModelProto,
@@ -252,14 +252,14 @@ impl Session for TractSession {
         )
     }
 
-    /// A program writes over an input that nobody else has.
+    /// A program writes over an input that is not shared.
     fn run_in_place(&mut self, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {
         let mut written = Vec::with_capacity(pairs.len());
         for (input, _) in pairs {
             let Some(value) = state.remove(input) else { continue };
             written.push((input.as_str(), self.planned.given(input, &value)?));
         }
-        // The host's arrays become tensors once, not in each step.
+        // The host's arrays are converted to tensors once, not in each step.
         let names: Vec<_> = state
             .iter()
             .filter(|(_, value)| matches!(value, Value::F32(_)))

@@ -22,8 +22,8 @@ pub trait EngineTensor: fmt::Debug + Any + Send + Sync {
         None
     }
 
-    /// Forgets all rows of the first axis but the given ones, which get their order, without a copy
-    /// of the tensor; returns whether it could.
+    /// Keeps only the given rows of the first axis, in that order, without copying the tensor;
+    /// returns whether it could.
     fn keep_rows(&mut self, rows: &[usize]) -> bool {
         let _ = rows;
         false
@@ -70,9 +70,9 @@ impl Value {
         }
     }
 
-    /// Forgets all rows of the first axis but the given ones, which get their order, if it is an
-    /// engine's tensor that is not shared and can do so in place; returns whether it did. Rows only
-    /// move to the front.
+    /// Keeps only the given rows of the first axis, in that order, if this is an engine's tensor
+    /// that is not shared and can do so in place; returns whether it did. Rows only move to the
+    /// front.
     pub fn keep_rows(&mut self, rows: &[usize]) -> bool {
         let Value::Engine(held) = self else { return false };
         Arc::get_mut(held).is_some_and(|held| held.keep_rows(rows))
@@ -141,7 +141,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// No values.
+    /// An empty collection.
     pub fn new() -> Self {
         Self::default()
     }

@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::fmt;
 
-/// The server cannot start or go on.
+/// The server cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -16,7 +16,7 @@ pub struct Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// An option is wrong.
+    /// An option is invalid.
     Options,
     /// A model cannot be loaded.
     Model,
@@ -38,7 +38,7 @@ impl Error {
     }
 }
 
-/// A request that is not answered as asked: `{"error": "..."}`, but in OpenAI's API.
+/// A request that failed: `{"error": "..."}`, except in OpenAI's API.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) status: StatusCode,
@@ -50,7 +50,7 @@ impl Failure {
         Self { status, message: message.to_string() }
     }
 
-    /// Adds when to come back to a response.
+    /// Adds the time after which to retry to a response.
     pub(crate) fn advise(&self, response: &mut Response) {
         if self.status == StatusCode::TOO_MANY_REQUESTS {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
@@ -62,7 +62,7 @@ impl Failure {
     }
 }
 
-/// What the caller can change is its fault, the rest is the server's.
+/// Errors that the caller can correct are client errors, others server errors.
 impl From<cognate::Error> for Failure {
     fn from(error: cognate::Error) -> Self {
         use cognate::ErrorKind as Kind;

@@ -93,7 +93,7 @@ impl Graph {
             let permit =
                 permit.map_err(|error| Failure::new(StatusCode::SERVICE_UNAVAILABLE, error))?;
             let work = move || {
-                // A request that took too long holds its worker until it ends.
+                // A request that exceeded its time limit keeps its worker until it ends.
                 let _permit = permit;
                 graph.compute(&values)
             };
@@ -106,7 +106,7 @@ impl Graph {
         done.unwrap_or_else(|_| Err(late(self.timeout)))
     }
 
-    /// The inputs, each once, of its type.
+    /// The values of all inputs, each given once, with its type.
     fn values(&self, inputs: Vec<Tensor>) -> Result<Values, Failure> {
         let mut values = Values::new();
         for Tensor { name, shape, elements } in inputs {
@@ -153,7 +153,7 @@ impl Graph {
     }
 
     fn compute(&self, values: &Values) -> Result<Vec<Tensor>, Failure> {
-        // Engines find ids beyond the vocabulary and sizes that do not fit each other.
+        // Engines detect ids beyond the vocabulary and sizes that do not match.
         let wrong =
             |error: cognate_runtime::Error| Failure::bad(format_args!("{}: {error}", self.name));
         let mut session = self.loaded.clone().session();

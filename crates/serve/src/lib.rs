@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// What all requests share.
+/// The state that all requests share.
 struct Server {
     /// In the order of the command line.
     models: Vec<Arc<Model>>,
@@ -58,16 +58,15 @@ impl Server {
     }
 }
 
-/// Loads the models and serves until the process is asked to end by SIGINT or SIGTERM; requests
-/// that have begun are answered first. `started` is called with the address when the server
-/// listens.
+/// Loads the models and serves until the process receives SIGINT or SIGTERM; running requests are
+/// completed first. `started` is called with the address when the server listens.
 ///
 /// # Errors
-/// If an option is wrong, a model cannot be loaded, or the address cannot be used.
+/// If an option is invalid, a model cannot be loaded, or the address cannot be used.
 pub fn run(arguments: &Arguments, started: impl FnOnce(SocketAddr)) -> Result<()> {
     let log =
         tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false);
-    // Another subscriber of the process stays.
+    // Another subscriber of the process is kept.
     let _ = if arguments.json_log { log.json().try_init() } else { log.try_init() };
     let keys = arguments.keys()?;
     let metrics = Arc::new(Metrics::new());

@@ -1,5 +1,5 @@
-//! Connections: accepted up to a limit, ended when they are silent for too long or the process is
-//! asked to end. HTTP/1.1, and HTTP/2 without an upgrade, as gRPC needs it.
+//! Connections: accepted up to a limit, closed when they are idle for too long or the process is
+//! terminated. HTTP/1.1, and HTTP/2 without an upgrade, which gRPC needs.
 
 use crate::arguments::Arguments;
 use crate::error::{Error, ErrorKind, Result};
@@ -15,14 +15,14 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-/// For the head of a request, also on a connection that is kept open.
+/// Time limit for the head of a request, also on a connection that is kept open.
 const HEAD: Duration = Duration::from_secs(30);
-/// After an error of the system, such as too many open files.
+/// Pause after an error of the system, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Requests at the same time on a connection of HTTP/2.
+/// Maximum number of concurrent requests on a connection of HTTP/2.
 const STREAMS: u32 = 256;
 
-/// Serves until the process is asked to end.
+/// Serves until the process is terminated.
 pub(crate) fn serve(
     arguments: &Arguments,
     routes: Router,
@@ -51,14 +51,14 @@ pub(crate) fn serve(
     })
 }
 
-/// Allows the process as many open files, and so connections, as the system does; returns their
-/// number, if there is a limit.
+/// Raises the limit of open files, and so of connections, to the maximum of the system; returns it,
+/// if there is a limit.
 fn allow_open_files() -> Option<u64> {
     #[cfg(unix)]
     {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
         let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-        // Some systems have a lower limit than they tell.
+        // The actual limit of some systems is lower than reported.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
         getrlimit(Resource::Nofile).current
     }
@@ -87,24 +87,24 @@ async fn accept(
                 continue;
             }
         };
-        // Answers are small and awaited.
+        // Responses are small and latency matters.
         let _ = stream.set_nodelay(true);
         let (service, watcher) = (TowerToHyperService::new(routes.clone()), graceful.watcher());
         tokio::spawn(async move {
             let mut builder = Builder::new(TokioExecutor::new());
             builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
-            // A silent peer is asked whether it is there.
+            // Checks whether a silent peer still exists.
             builder
                 .http2()
                 .timer(TokioTimer::new())
                 .keep_alive_interval(HEAD)
                 .max_concurrent_streams(STREAMS);
-            // Which HTTP it is is read without a limit of time.
+            // The version of HTTP is detected without a time limit.
             if tokio::time::timeout(HEAD, stream.readable()).await.is_ok() {
                 let connection =
                     watcher.watch(builder.serve_connection(TokioIo::new(stream), service));
                 if let Err(error) = connection.await {
-                    // The client's fault, or its leaving.
+                    // An error of the client, or it disconnected.
                     tracing::debug!(error, "connection ended");
                 }
             }
@@ -118,7 +118,7 @@ async fn accept(
     let _ = tokio::time::timeout(longest, graceful.shutdown()).await;
 }
 
-/// Ends when the process is asked to end.
+/// Completes when the process is terminated.
 fn asked_to_end() -> std::io::Result<impl Future<Output = ()>> {
     #[cfg(unix)]
     let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;

@@ -19,13 +19,13 @@ pub(crate) struct Model {
     pub(crate) name: String,
     pub(crate) translator: Translator,
     queue: TranslationQueue,
-    /// Of `--languages`.
+    /// The pair of `--languages`.
     pair: Option<Pair>,
     limits: Limits,
     metrics: Arc<Metrics>,
 }
 
-/// What one request may ask for.
+/// The limits of one request.
 #[derive(Clone, Copy)]
 struct Limits {
     sentences: usize,
@@ -34,7 +34,7 @@ struct Limits {
     timeout: std::time::Duration,
 }
 
-/// What a request asks for.
+/// A request for translations.
 pub(crate) struct Job {
     pub(crate) lines: Vec<Line>,
     pub(crate) languages: Languages,
@@ -97,7 +97,7 @@ impl Model {
         self.queue.n_waiting()
     }
 
-    /// Pairs of languages by code; of a multilingual model every code with every other.
+    /// Pairs of languages by code; for a multilingual model every code with every other.
     pub(crate) fn sources(&self) -> Vec<String> {
         self.pair.as_ref().map_or_else(
             || self.translator.model().tokenizer().languages(),
@@ -175,7 +175,7 @@ impl Model {
         // Tokenizers need milliseconds for long texts.
         let submit = move || -> Result<Ticket, Failure> {
             let translator = model.translator(&job.languages, &job.options)?;
-            // The request can have ended.
+            // The request may have ended.
             let receive = move |place, answer| drop(sender.send((place, answer)));
             Ok(model.queue.submit(&translator, &job.lines, streams, Box::new(receive))?)
         };
@@ -209,7 +209,7 @@ impl Model {
     }
 }
 
-/// The failure of a request that took too long.
+/// The failure of a request that exceeded its time limit.
 pub(crate) fn late(timeout: std::time::Duration) -> Failure {
     Failure::new(
         StatusCode::GATEWAY_TIMEOUT,

@@ -1,9 +1,9 @@
 //! The Open Inference Protocol, version 2 (KServe, Triton), over HTTP, with Triton's binary tensors
 //! and `generate`, and over gRPC.
 //!
-//! A model takes `text_input`, strings of any shape, and gives `text_output` of that shape, with a
-//! last axis of the translations if `n_best` asks for several, and `score` likewise. Options of
-//! decoding and languages are the request's parameters. A graph takes and gives its own inputs and
+//! A model has the input `text_input`, strings of any shape, and the output `text_output` of that
+//! shape, with a last axis of the translations if `n_best` requests several, and `score` likewise.
+//! Options of decoding and languages are the request's parameters. A graph has its own inputs and
 //! outputs.
 
 mod grpc;
@@ -38,11 +38,11 @@ const SCORE: &str = "score";
 
 type Answered = Result<Response, Failure>;
 
-/// Parameters that the protocol reserves for itself.
+/// Parameters that are reserved by the protocol.
 const RESERVED: [&str; 6] =
     ["binary_data_output", "sequence_id", "sequence_start", "sequence_end", "priority", "timeout"];
 
-/// A model that the protocol names.
+/// A model that is served by the protocol.
 pub(crate) enum Served {
     Text(Arc<Model>),
     Graph(Arc<Graph>),
@@ -61,7 +61,7 @@ impl TensorType {
         Self { name: name.into(), datatype, shape: vec![-1] }
     }
 
-    /// An input or output of a graph. Half precision crosses as single.
+    /// An input or output of a graph. Half precision is transferred as single precision.
     pub(crate) fn of_graph(name: &str, described: &str) -> Option<Self> {
         let (element, sizes) = tensor_type(described)?;
         let datatype = match element {
@@ -130,7 +130,7 @@ impl Served {
         }
     }
 
-    /// The wanted outputs for these inputs, in that order; of no names all.
+    /// The requested outputs for these inputs, in that order; all if no names are given.
     async fn infer(
         &self,
         inputs: Vec<Tensor>,
@@ -317,7 +317,7 @@ async fn translated(
     ])
 }
 
-/// The texts and scores of as many translations of each sentence; if fewer were found, the rest are
+/// The texts and scores of `count` translations of each sentence; if fewer were found, the rest are
 /// empty with the score -inf.
 fn hypotheses(found: &[Translation], count: usize) -> Vec<(&str, f32)> {
     found
@@ -335,7 +335,7 @@ fn hypothesis(translation: &Translation, rank: usize) -> (&str, f32) {
     }
 }
 
-/// The languages, and the options of decoding, among the parameters of a request.
+/// The languages and the options of decoding in the parameters of a request.
 fn options(mut parameters: Map<String, Value>) -> Result<(Languages, Map<String, Value>), Failure> {
     let mut language = |name: &str| match parameters.remove(name) {
         None | Some(Value::Null) => Ok(None),
@@ -350,7 +350,8 @@ fn options(mut parameters: Map<String, Value>) -> Result<(Languages, Map<String,
     Ok((languages, parameters))
 }
 
-/// The job of Triton's `generate`: `text_input`, and parameters beside it or in `parameters`.
+/// The job of Triton's `generate`: `text_input`, and parameters on the same level or in
+/// `parameters`.
 async fn generation(server: &Server, request: Request) -> Result<Job, Failure> {
     server.authorise(request.headers(), None)?;
     let body = server.body(request).await?;
@@ -418,7 +419,7 @@ pub(crate) async fn generate_stream(
                 }
             }
         };
-        // A reader that leaves cancels the sentence, also between parts.
+        // A client that disconnects cancels the sentence, also between parts.
         tokio::select! {
             () = parts => {}
             () = sender.closed() => {}

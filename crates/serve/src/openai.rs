@@ -142,7 +142,7 @@ fn usage(found: &Transcription) -> Value {
     json!({ "type": "duration", "seconds": found.duration.ceil() })
 }
 
-/// Everything, with the requested parts.
+/// The complete answer, with the requested parts.
 fn verbose(found: &Transcription, task: Task, segments: bool, words: bool) -> Value {
     let task = if task == Task::Translate { "translate" } else { "transcribe" };
     let mut object = json!({
@@ -207,7 +207,7 @@ fn stream(
                 }
             }
         };
-        // A reader that leaves cancels the transcription, also between segments.
+        // A client that disconnects cancels the transcription, also between segments.
         tokio::select! {
             () = parts => {}
             () = sender.closed() => {}

@@ -1,10 +1,10 @@
-//! Texts of several lines as the sentences that a model takes: its lines, and the sentences of a
-//! line that is too long for it.
+//! Texts of several lines as the sentences that a model translates: the lines, and the sentences of
+//! lines that are too long for it.
 
 use cognate::{Line, Translator};
 use unicode_segmentation::UnicodeSegmentation;
 
-/// A text in parts: each translated, or kept as it is.
+/// A text in parts: each translated, or kept unchanged.
 pub(crate) struct Passage {
     parts: Vec<Part>,
 }

@@ -1,4 +1,4 @@
-//! What all routes have in common: bodies within the limits, API keys, request ids, the log.
+//! Common parts of all routes: bodies within the limits, API keys, request ids, the log.
 
 use crate::Server;
 use crate::error::Failure;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// For the body of a request.
+/// Time limit for the body of a request.
 const BODY: Duration = Duration::from_secs(30);
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 impl Server {
-    /// Checks the key of a request: in its headers, or the one of a body's field.
+    /// Checks the key of a request: in its headers, or in a field of the body.
     pub(crate) fn authorise(
         &self,
         headers: &HeaderMap,
@@ -54,7 +54,7 @@ impl Server {
         }
         match tokio::time::timeout(BODY, axum::body::to_bytes(request.into_body(), limit)).await {
             Ok(Ok(bytes)) => Ok(bytes),
-            // Larger than the limit, or cut off, which has no reader.
+            // Larger than the limit, or cut off, in which case nobody reads the response.
             Ok(Err(_)) => Err(too_large()),
             Err(_) => {
                 Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"))
@@ -63,7 +63,7 @@ impl Server {
     }
 }
 
-/// Takes as long for every wrong key of a length.
+/// Takes the same time for every wrong key of a length.
 fn is_equal(key: &[u8], found: &[u8]) -> bool {
     key.len() == found.len()
         && key.iter().zip(found).fold(0, |differs, (one, other)| differs | (one ^ other)) == 0

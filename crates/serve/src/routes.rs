@@ -63,7 +63,7 @@ pub(crate) fn routes(server: &Arc<Server>, arguments: &Arguments) -> Result<Rout
     })
 }
 
-/// Which pages of browsers may call the server; none by default.
+/// The origins of web pages that may call the server; none by default.
 fn cors(origins: &[String]) -> Result<Option<CorsLayer>> {
     if origins.is_empty() {
         return Ok(None);

@@ -25,7 +25,7 @@ pub(crate) struct SpeechModel {
     metrics: Arc<Metrics>,
 }
 
-/// What a transcription sends.
+/// A message of a transcription.
 pub(crate) enum Heard {
     Segment(Segment),
     Whole(Box<Transcription>),
@@ -82,7 +82,7 @@ impl SpeechModel {
             let run = move || {
                 let found = transcribing
                     .transcribe(options, audio, &sender, &|| flag.load(Ordering::Relaxed));
-                // The client can have left.
+                // The client may have disconnected.
                 let _ = sender
                     .send(found.map(|whole| Heard::Whole(Box::new(whole))).map_err(Failure::from));
             };
@@ -117,7 +117,7 @@ impl SpeechModel {
 }
 
 impl Hearing {
-    /// The next part; the last is the whole.
+    /// The next part; the last one is the whole transcription.
     pub(crate) async fn next(&mut self) -> Result<Heard, Failure> {
         let closed = || {
             Failure::new(

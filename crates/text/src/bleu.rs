@@ -3,12 +3,12 @@
 //! `BLEU = BP · exp(1/4 · Σ_{n=1..4} ln p_n)`, `BP = exp(min(0, 1 - r/c))`   (Papineni et al. 2002,
 //! section 2.3)
 //!
-//! `p_n` is the clipped precision of word n-grams over the whole corpus, `c` the words of the
-//! hypotheses and `r` those of each one's nearest reference. As sacreBLEU 2.6 (Post 2018); by
-//! default `13a` words, case kept, orders without a match smoothed exponentially (Chen and Cherry
-//! 2014, method 3), all four orders counted.
+//! `p_n` is the clipped precision of word n-grams over the whole corpus, `c` the number of words of
+//! the hypotheses and `r` that of the references nearest in length. As in sacreBLEU 2.6 (Post
+//! 2018); by default `13a` words, case kept, orders without a match smoothed exponentially (Chen
+//! and Cherry 2014, method 3), all four orders counted.
 //!
-//! Score and precisions lie in `0..=100`, the brevity penalty in `0..=1`.
+//! Score and precisions are in `0..=100`, the brevity penalty in `0..=1`.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,10 +18,10 @@ use serde::Serialize;
 use crate::arithmetic::Arithmetic;
 use crate::words::{Words, words};
 
-/// The longest n-gram that counts.
+/// The maximum order of n-grams.
 pub(crate) const MAX_ORDER: usize = 4;
 
-/// sacreBLEU's floor of `ln 0`: `exp` of it is 0.
+/// sacreBLEU's replacement of `ln 0`: its `exp` is 0.
 const LN_ZERO: f64 = -9_999_999_999.0;
 
 /// Settings of BLEU; the default is sacreBLEU's.
@@ -33,7 +33,7 @@ pub struct BleuSettings {
     pub lowercase: bool,
     /// The smoothing of orders without a match.
     pub smoothing: Smoothing,
-    /// Whether only orders that the text is long enough for count; recommended for single
+    /// Whether only orders that the text is long enough for are counted; recommended for single
     /// sentences.
     pub effective_order: bool,
 }

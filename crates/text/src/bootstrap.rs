@@ -6,7 +6,7 @@
 //! the corpus (one more is counted in numerator and denominator).
 //!
 //! Equal to sacreBLEU 2.6, including numpy's PCG64 and scores in f32. The exception are counts
-//! above 2^24, of some 200,000 sentences, which are summed exactly here.
+//! above 2^24, of about 200,000 sentences, which are summed exactly here.
 
 use crate::arithmetic::Arithmetic;
 use crate::metric::{Metric, Resampling, Statistics};

@@ -150,7 +150,7 @@ fn matches(hypothesis: &Counts, reference: &Counts) -> [u32; 3] {
     }
 }
 
-/// Separates ASCII punctuation at a word's end, or else at its beginning.
+/// Separates ASCII punctuation at a word's end, otherwise at its beginning.
 fn without_punctuation(word: &str) -> impl Iterator<Item = &str> {
     let is_punctuation = |c: char| c.is_ascii_punctuation();
     let cut = match (word.chars().next(), word.chars().next_back()) {

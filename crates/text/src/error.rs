@@ -12,11 +12,11 @@ pub struct Error(#[from] Cause);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A file that is missing or cannot be read.
+    /// A file is missing or cannot be read.
     File,
-    /// A file with invalid contents.
+    /// The contents of a file are invalid.
     Format,
-    /// Invalid arguments: counts that differ, negative ids.
+    /// Arguments are invalid: counts that differ, negative ids.
     Argument,
     /// The tokenizer fails on a text or in training.
     Tokenizer,
@@ -56,7 +56,7 @@ pub(crate) enum Cause {
          normalization rules; fetch the file again"
     )]
     DamagedCharsmap { file: String, place: String, reason: String },
-    #[error("{file}: the tokenizers library refuses it: {reason}")]
+    #[error("{file}: rejected by the tokenizers library: {reason}")]
     Refused { file: String, reason: String },
 
     // folder
@@ -111,7 +111,7 @@ pub(crate) enum Cause {
 
     // segmentation
     #[error(
-        "{file}: is no unigram model in a tokenizer.json; segmentations can be sampled of one only"
+        "{file}: expected a tokenizer.json with a unigram model, which sampling of segmentations requires"
     )]
     NoUnigram { file: String },
 

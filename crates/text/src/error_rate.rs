@@ -1,8 +1,8 @@
 //! Word and character error rates of transcripts: `100 · edits / length of the reference`.
 //!
-//! Edits are the fewest substitutions, deletions and insertions (Levenshtein 1966). As in jiwer,
-//! words stand between spaces or longer white space, a single tab is part of a word, and characters
-//! include the spaces inside.
+//! Edits are the minimum number of substitutions, deletions and insertions (Levenshtein 1966). As
+//! in jiwer, words are separated by spaces or longer white space, a single tab is part of a word,
+//! and characters include the spaces inside.
 
 use crate::spelling::Spelling;
 use regex::Regex;
@@ -11,9 +11,9 @@ use std::sync::LazyLock;
 /// Settings of an error rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ErrorRateSettings {
-    /// What is counted.
+    /// The unit that is counted.
     pub unit: ErrorUnit,
-    /// What both texts are brought to first.
+    /// The form to which both texts are converted first.
     pub spelling: Spelling,
 }
 
@@ -73,7 +73,7 @@ fn words(text: &str) -> Vec<&str> {
     GAPS.split(text.trim()).filter(|word| !word.is_empty()).collect()
 }
 
-/// The fewest edits between two sequences.
+/// The minimum number of edits between two sequences.
 fn distance<T: PartialEq>(one: &[T], other: &[T]) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (index, a) in one.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The languages of a multilingual tokenizer: where the codes of source and target go.
+//! The languages of a multilingual tokenizer: the places of the codes of source and target.
 //!
 //! | family | source | target |
 //! |---|---|---|
@@ -16,8 +16,8 @@ pub(crate) struct Template {
     pub(crate) suffix: Vec<u32>,
 }
 
-/// How the decoder is conditioned on the target language. Marian's is not: its source text contains
-/// the language.
+/// The way in which the decoder is conditioned on the target language. Marian's is not: its source
+/// text contains the language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetLanguage {
     /// `forced_bos_token_id`: the first decoded token (mBART-50, M2M100, NLLB).

@@ -5,11 +5,11 @@
 //!   NLLB, PLBart, T5, Pegasus) and byte pair vocabularies (BART, Blenderbot).
 //! - [`TokenizerTrainer`]: trains unigram and BPE tokenizers deterministically.
 //! - [`SegmentationSampler`]: subword regularisation.
-//! - [`TargetLanguage`]: how the decoder of a multilingual model is conditioned.
+//! - [`TargetLanguage`]: conditioning of the decoder of a multilingual model.
 //! - [`StreamingText`]: streaming detokenisation.
 //! - [`PieceModels`]: a tokenizer as SentencePiece models, for other programs.
 //! - [`Lines`], [`read_lines`]: UTF-8 text, one sentence a line, with errors that name the line.
-//! - [`Lexicon`]: which tokens translate which, by IBM Model 1.
+//! - [`Lexicon`]: translations of tokens, by IBM Model 1.
 //! - [`corpus_bleu`], [`Metric`], [`paired_bootstrap`]: BLEU, chrF, chrF++ and significance tests,
 //!   equal to sacreBLEU 2.6.
 //!

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokenizers::normalizers::NormalizerWrapper;
 
 /// Runs the library and returns its errors and its panics as text. The library shares only a cache
-/// between calls, whose entries are written whole, so a panic leaves nothing inconsistent.
+/// between calls, whose entries are written completely, so a panic leaves nothing inconsistent.
 pub(crate) fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result.map_err(|error| error.to_string()),

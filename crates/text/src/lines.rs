@@ -32,7 +32,7 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 pub struct Lines<R> {
     reader: R,
     name: String,
-    /// Number of lines begun.
+    /// Number of lines started.
     number: usize,
     /// Number of bytes read.
     position: u64,
@@ -53,7 +53,7 @@ impl Lines<BufReader<File>> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// The lines of a reader; errors name it `name`, such as a path or `stdin`.
+    /// The lines of a reader; `name` is its name in errors, such as a path or `stdin`.
     pub fn new(reader: R, name: impl Into<String>) -> Self {
         Self { reader, name: name.into(), number: 0, position: 0, finished: false }
     }

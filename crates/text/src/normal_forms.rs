@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, HashMap};
 use tokenizers::normalizers::unicode::{NFC, NFD};
 use tokenizers::{NormalizedString, Normalizer};
 
-/// The rules of a normalizer that changes characters, and perhaps composes them.
+/// The rules of a normalizer that changes characters, and possibly composes them.
 pub(crate) fn rules(normalize: &dyn Fn(&str) -> String) -> BTreeMap<String, String> {
     let mut rules = BTreeMap::new();
-    // Characters by the last and by the first character that they become.
+    // Characters by the last and by the first character of their normal form.
     let (mut by_end, mut by_start): (HashMap<char, Vec<char>>, HashMap<char, Vec<char>>) =
         Default::default();
     let mut composed = Vec::new();
@@ -46,7 +46,7 @@ pub(crate) fn rules(normalize: &dyn Fn(&str) -> String) -> BTreeMap<String, Stri
         let first = applied(&NFC, &String::from_iter(before));
         let mut first = first.chars();
         let (Some(first), None) = (first.next(), first.next()) else { continue };
-        // The variants of Hangul would be too many.
+        // Hangul would have too many variants.
         let is_syllable = ('\u{AC00}'..='\u{D7A3}').contains(&first);
         let variants = |found: &HashMap<char, Vec<char>>, char| {
             found.get(&char).filter(|_| !is_syllable).cloned().unwrap_or(vec![char])

@@ -22,7 +22,7 @@ impl Generator {
     /// A number below `bound`, as `Generator.integers` and `Generator.choice` draw it (Lemire
     /// 2019).
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
-        // numpy draws nothing here.
+        // numpy draws no number here.
         if bound <= 1 {
             return 0;
         }

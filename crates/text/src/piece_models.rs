@@ -1,9 +1,9 @@
 //! A tokenizer as two SentencePiece models, for programs that have SentencePiece but not the
 //! tokenizers library.
 //!
-//! A unigram model of the library and one of SentencePiece split a text alike if spaces are single
-//! and words are apart, apart from sequences of combining characters (`normal_forms`). Special
-//! tokens that are spelt out in a text stay text.
+//! A unigram model of the library and one of SentencePiece split a text in the same way if spaces
+//! are single and words are separate, except for sequences of combining characters
+//! (`normal_forms`). Special tokens that are spelt out in a text remain text.
 
 use std::collections::HashSet;
 
@@ -34,7 +34,7 @@ pub struct PieceModels {
     pub suffix: Vec<i64>,
     /// The file of the model that joins pieces of the target language.
     pub target: Vec<u8>,
-    /// Its piece for each id; `None` of ids that texts do not show.
+    /// Its piece for each id; `None` for ids that are not shown in texts.
     pub target_pieces: Vec<Option<u32>>,
 }
 
@@ -44,7 +44,7 @@ type Refusal<T> = std::result::Result<T, String>;
 impl Tokenizer {
     /// The tokenizer, with its source language, as SentencePiece models.
     ///
-    /// Fails, with the reason, if these would split or join texts otherwise.
+    /// Fails, with the reason, if these would split or join texts differently.
     pub fn piece_models(&self) -> Result<PieceModels> {
         let refused = |reason| Cause::NoPieceModels { file: self.file.clone(), reason };
         let (source, source_ids) =
@@ -55,7 +55,8 @@ impl Tokenizer {
                 "it removes spaces before punctuation (clean_up_tokenization_spaces)".to_owned(),
             ))?;
         }
-        // Of any word; the text's own ids are those of a target's without special tokens.
+        // The ids of any word; the ids of the word itself are those of a target without special
+        // tokens.
         let (whole, own) = (
             self.encode("a")?,
             Tokenizer { target_engine: None, ..self.clone() }.encode_target("a")?,
@@ -133,15 +134,15 @@ fn source(json: &Value) -> Refusal<(Vec<u8>, Vec<i64>)> {
         let kind = match text {
             _ if id == unknown => Kind::Unknown,
             _ if special.contains(text) => Kind::Control,
-            // Words are split apart before.
+            // Words are split before.
             _ if text.chars().skip(1).any(|char| char == SPACE) => Kind::Unused,
             _ => Kind::Normal,
         };
         pieces.push(Piece::new(text.to_owned(), score as f32, kind));
     }
     let mut ids: Vec<i64> = (0..pieces.len() as i64).collect();
-    // The unknown piece's score follows from the least of all pieces in the library, and from that
-    // of normal ones in SentencePiece.
+    // The unknown piece's score is derived from the lowest score of all pieces in the library, and
+    // from that of normal pieces in SentencePiece.
     let least = |pieces: &mut dyn Iterator<Item = &Piece>| {
         pieces.map(|piece| piece.score).fold(f32::INFINITY, f32::min)
     };
@@ -154,7 +155,7 @@ fn source(json: &Value) -> Refusal<(Vec<u8>, Vec<i64>)> {
     Ok((file(Model::unigram(pieces, charsmap, true))?, ids))
 }
 
-/// The character map of a normalizer, if it and the words' splitting leave single spaces.
+/// The character map of a normalizer, if it and the splitting of words leave only single spaces.
 fn charsmap(json: &Value) -> Refusal<Vec<u8>> {
     let before = steps(&json["pre_tokenizer"], "pretokenizers");
     let splits = match before[..] {
@@ -181,9 +182,7 @@ fn charsmap(json: &Value) -> Refusal<Vec<u8>> {
                 collapses = true;
             }
             other => {
-                return Err(format!(
-                    "its normalizer {other} has no counterpart here in SentencePiece"
-                ));
+                return Err(format!("its normalizer {other} has no counterpart in SentencePiece"));
             }
         }
     }
@@ -217,7 +216,7 @@ fn charsmap(json: &Value) -> Refusal<Vec<u8>> {
     }
 }
 
-/// The special tokens; tokens that are added but not special are refused.
+/// The special tokens; added tokens that are not special are rejected.
 fn specials(json: &Value) -> Refusal<HashSet<String>> {
     let tokens = json["added_tokens"].as_array().map(Vec::as_slice).unwrap_or_default();
     let text = |token: &Value| token["content"].as_str().unwrap_or_default().to_owned();
@@ -227,7 +226,7 @@ fn specials(json: &Value) -> Refusal<HashSet<String>> {
     Ok(tokens.iter().map(text).collect())
 }
 
-/// Checked as when a model is read.
+/// A file, checked as when a model is read.
 fn file(model: Model) -> Refusal<Vec<u8>> {
     let bytes = model.encode_to_vec();
     Model::parse("the model", &bytes).map_err(|error| error.to_string())?;

@@ -1,9 +1,9 @@
-//! Subword regularisation (Kudo 2018, section 3.3): other ways to cut the words of encoded text,
-//! drawn at random.
+//! Subword regularisation (Kudo 2018, section 3.3): random alternative segmentations of the words
+//! of encoded text.
 //!
-//! `P(x_1 .. x_n) ∝ Π p(x_i)^α` over all ways to cut a word into pieces of a unigram vocabulary
+//! `P(x_1 .. x_n) ∝ Π p(x_i)^α` over all ways to split a word into pieces of a unigram vocabulary
 //!
-//! Forward filtering sums up `f(end) = ln Σ exp(α ln p(piece) + f(end - |piece|))`; backward
+//! Forward filtering computes `f(end) = ln Σ exp(α ln p(piece) + f(end - |piece|))`; backward
 //! sampling draws the last piece of a word by its share of `f`, then the one before it.
 
 use std::collections::HashMap;
@@ -13,26 +13,26 @@ use tokenizers::ModelWrapper;
 use crate::error::{Cause, Result};
 use crate::tokenizer::{Engine, Tokenizer};
 
-/// What stands for characters without a piece.
+/// The piece of characters without a piece.
 const UNKNOWN: &str = "<unk>";
 
 /// Draws segmentations from the unigram model of one side of a [`Tokenizer`].
 #[derive(Clone, Debug)]
 pub struct SegmentationSampler {
-    /// By id; `None` for special tokens, which are never cut.
+    /// By id; `None` for special tokens, which are never split.
     pieces: Vec<Option<String>>,
     /// Ids and `α ln p` by piece.
     scores: HashMap<String, (u32, f64)>,
-    /// Bytes of the longest piece.
+    /// Length of the longest piece in bytes.
     longest: usize,
 }
 
 impl SegmentationSampler {
-    /// The samplers of sources and targets. `alpha` is above 0; the smaller, the more even are all
-    /// segmentations.
+    /// The samplers of sources and targets. `alpha > 0`; smaller values make segmentations more
+    /// uniform.
     ///
     /// # Errors
-    /// If a side's tokenizer is no unigram model in a `tokenizer.json`.
+    /// If the tokenizer of a side is not a unigram model in a `tokenizer.json`.
     pub fn of(tokenizer: &Tokenizer, alpha: f64) -> Result<[Self; 2]> {
         let failed = || Cause::NoUnigram { file: tokenizer.file.clone() };
         let side = |engine| Self::of_engine(engine, alpha).ok_or_else(failed);
@@ -55,8 +55,8 @@ impl SegmentationSampler {
         Some(Self { pieces, scores, longest })
     }
 
-    /// Other ids of the same text: each word is cut anew, special tokens stay. `number` gives
-    /// random numbers from 0 to below 1.
+    /// Other ids of the same text: each word is split again, special tokens are unchanged. `number`
+    /// returns random numbers in [0, 1).
     pub fn sample(&self, ids: &[u32], number: &mut impl FnMut() -> f64) -> Vec<u32> {
         let (mut sampled, mut word) = (Vec::with_capacity(ids.len()), String::new());
         for &id in ids {
@@ -79,7 +79,7 @@ impl SegmentationSampler {
         let ends: Vec<usize> =
             word.char_indices().map(|(end, _)| end).chain([word.len()]).collect();
         // By end: the pieces that end there, with their starts and logarithms of weights, and the
-        // logarithm of the weights' sum.
+        // logarithm of the sum of weights.
         let mut sums = vec![(Vec::new(), 0.0)];
         for end in 1..ends.len() {
             let starts =
@@ -105,7 +105,7 @@ impl SegmentationSampler {
                 left -= (weight - sum).exp();
                 left < 0.0
             });
-            // Rounding may leave the last one's share short of 1.
+            // Due to rounding the shares may sum to slightly less than 1.
             let (start, id, _) =
                 *chosen.or(found.last()).expect("pieces that stood in the text spell it");
             sampled.push(id);
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::{TokenizerTrainer, TrainingSettings};
 
-    /// All ways to cut `word` into pieces, with the products of their weights.
+    /// All ways to split `word` into pieces, with the products of their weights.
     fn ways(sampler: &SegmentationSampler, word: &str) -> Vec<(Vec<u32>, f64)> {
         if word.is_empty() {
             return vec![(Vec::new(), 1.0)];
@@ -136,8 +136,8 @@ mod tests {
         pieces.flat_map(with).collect()
     }
 
-    /// Frequencies of 20,000 draws against the shares of all ways to cut a word: each within 4.5
-    /// standard deviations.
+    /// Frequencies of 20,000 draws compared with the shares of all ways to split a word: each
+    /// within 4.5 standard deviations.
     #[test]
     fn segmentations_come_as_often_as_their_probabilities_say() {
         let mut trainer =
@@ -168,7 +168,7 @@ mod tests {
                 assert_eq!(sampled.last(), Some(&0), "</s> stays");
                 *counts.entry(sampled[..unknown].to_vec()).or_default() += 1;
             }
-            // `▁` before the unknown letter is a word of its own.
+            // `▁` before the unknown letter is a separate word.
             let mut expected = ways(&sampler, "▁größte");
             let space = sampler.scores["▁"].0;
             expected.iter_mut().for_each(|(ids, _)| ids.push(space));
@@ -203,6 +203,6 @@ mod tests {
         let mut trainer = TokenizerTrainer::new(settings).unwrap();
         trainer.add("a man and a woman").unwrap();
         let error = SegmentationSampler::of(trainer.train().unwrap().tokenizer(), 0.5).unwrap_err();
-        insta::assert_snapshot!(error, @"the trained tokenizer.json: is no unigram model in a tokenizer.json; segmentations can be sampled of one only");
+        insta::assert_snapshot!(error, @"the trained tokenizer.json: expected a tokenizer.json with a unigram model, which sampling of segmentations requires");
     }
 }

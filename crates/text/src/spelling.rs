@@ -9,10 +9,10 @@ use std::sync::LazyLock;
 use tokenizers::normalizers::unicode::NFKC;
 use tokenizers::{NormalizedString, Normalizer as _};
 
-/// How texts are compared.
+/// The form in which texts are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spelling {
-    /// As they are.
+    /// Unchanged.
     #[default]
     Given,
     /// By the basic normaliser of Whisper: lower case, without words in brackets, marks, symbols
@@ -49,7 +49,7 @@ impl Spelling {
     }
 }
 
-/// A pattern and what stands for it.
+/// A pattern and its replacement.
 struct Rule(Regex, &'static str);
 
 impl Rule {

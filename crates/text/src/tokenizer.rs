@@ -43,7 +43,7 @@ pub struct Tokenizer {
     pub(crate) template: Option<Template>,
     pub(crate) languages: Option<Languages>,
     pub(crate) target: Option<TargetLanguage>,
-    /// Marian's token of the target language, before everything.
+    /// Marian's token of the target language, before all others.
     pub(crate) before: Option<u32>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) enum Engine {
     Classic(Arc<Classic>),
 }
 
-/// How decoding treats spaces before English punctuation.
+/// The treatment of spaces before English punctuation in decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spaces {
     Keep,
@@ -119,7 +119,7 @@ impl Tokenizer {
             let mut inner = std::str::from_utf8(json)?.parse::<tokenizers::Tokenizer>()?;
             inner.with_padding(None).with_truncation(None)?;
             // Contradictory rules (a template without its tokens, a charsmap without nodes) panic
-            // on any text, so they do here. An error is ignored: `a` may have no piece.
+            // on any text, so they panic here. An error is ignored: `a` may have no piece.
             let _ = inner.encode_fast("a", true);
             Ok(inner)
         };
@@ -186,7 +186,7 @@ impl Tokenizer {
         self
     }
 
-    /// How the decoder is conditioned on the target language of [`Tokenizer::with_languages`];
+    /// The conditioning of the decoder on the target language of [`Tokenizer::with_languages`];
     /// `None` without one, and for Marian, whose source text contains it.
     pub fn target_language(&self) -> Option<TargetLanguage> {
         self.target
@@ -357,7 +357,7 @@ impl Tokenizer {
         self.engine.token_id(token, false)
     }
 
-    /// The results of `find` on the vocabulary's pieces, with the ids.
+    /// The pieces of the vocabulary for which `find` returns a result, with the results and ids.
     pub(crate) fn pieces_like(&self, find: impl Fn(&str) -> Option<String>) -> Vec<(String, u32)> {
         let found = |(piece, id): (&str, u32)| Some((find(piece)?, id));
         match &self.engine {

@@ -1,7 +1,7 @@
 //! Reads `tokenizer.json` and checks it before the `tokenizers` library does.
 //!
 //! The library panics on some invalid files, such as `"precompiled_charsmap": null`. Errors that
-//! users meet are detected here first and named in the user's terms.
+//! users encounter are detected here first and described in the user's terms.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -72,7 +72,7 @@ fn open(path: &Path) -> std::io::Result<File> {
     }
 }
 
-/// Refuses files that are not tokenizers, and tokenizers on which the library panics.
+/// Rejects files that are not tokenizers, and tokenizers on which the library panics.
 pub(crate) fn check(file: &str, json: &[u8]) -> Result<()> {
     let outline: Outline = parse(file, json, TOKENIZER)?;
     if outline.model.is_none() {
@@ -233,7 +233,7 @@ fn check_charsmaps(file: &str, place: &str, normalizer: &Value) -> Result<()> {
             && u32::from_le_bytes(*size) as usize > rest.len()
         {
             let reason = format!(
-                "it gives its double array {} bytes, and {} are there",
+                "its double array needs {} bytes, found {}",
                 u32::from_le_bytes(*size),
                 rest.len()
             );

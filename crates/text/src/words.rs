@@ -1,8 +1,8 @@
 //! Tokenisation for BLEU, as in sacreBLEU 2.6.
 //!
 //! `13a` is that of NIST's mteval-v13a.pl: punctuation and symbols become words; periods and commas
-//! only unless between two digits, hyphens only after a digit. `intl` is the international
-//! tokenisation of mteval-v14.pl: Unicode punctuation unless between two numbers, and Unicode
+//! only if not between two digits, hyphens only after a digit. `intl` is the international
+//! tokenisation of mteval-v14.pl: Unicode punctuation if not between two numbers, and Unicode
 //! symbols.
 
 use std::sync::LazyLock;

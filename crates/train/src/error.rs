@@ -1,36 +1,36 @@
-//! What can go wrong in training.
+//! Errors of training.
 
 use crate::left_out::LeftOut;
 
-/// The result of this crate's calls.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error that names the file, the line or the setting where it lies.
+/// An error that names the file, the line or the setting.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(#[from] Cause);
 
-/// What an [`Error`] is about.
+/// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A file that is missing, cannot be read, or changed meanwhile.
+    /// A file is missing, cannot be read, or changed while it was used.
     File,
-    /// Text that is not what it should be.
+    /// The text is invalid.
     Corpus,
     /// The tokenizer cannot be trained, or fails on a text.
     Tokenizer,
-    /// Settings without a meaning.
+    /// Settings are invalid.
     Settings,
-    /// A model that cannot be read or built.
+    /// The model cannot be read or built.
     Model,
-    /// The engine that executes the graphs.
+    /// The engine cannot load or run a graph.
     Engine,
-    /// A folder of a training run: what is in it, or what could not be written.
+    /// The folder of a training run has unexpected contents, or cannot be written.
     Folder,
-    /// Processes that train together and do not fit together.
+    /// The processes that train together do not match.
     Ranks,
-    /// The loss is no number any more.
+    /// The loss is not a finite number.
     Diverged,
 }
 
@@ -47,14 +47,14 @@ pub(crate) enum Cause {
     )]
     LineCounts { source_file: String, n_source: u64, target_file: String, n_target: u64 },
     #[error(
-        "{file}: line {line}: has {found} columns, expected at least {expected}, divided by tabs"
+        "{file}: line {line}: has {found} columns, expected at least {expected}, separated by tabs"
     )]
     Columns { file: String, line: u64, found: usize, expected: usize },
     #[error("{file}: columns are counted from 1, found 0")]
     ColumnZero { file: String },
     #[error("{file}: is empty; expected one sentence a line")]
     NoLines { file: String },
-    #[error("no corpus is named; expected at least one pair of files")]
+    #[error("no corpus; expected at least one pair of files")]
     NoCorpus,
     #[error("no pair of sentences is left of {n_lines}: {dropped}")]
     NothingLeft { n_lines: u64, dropped: String },
@@ -62,7 +62,7 @@ pub(crate) enum Cause {
     Text(#[from] cognate_text::Error),
 
     // config
-    /// A line for each problem.
+    /// One line for each problem.
     #[error("{0}")]
     Config(String),
 
@@ -95,7 +95,7 @@ pub(crate) enum Cause {
 }
 
 impl Error {
-    /// What the error is about.
+    /// The category of the error.
     pub fn kind(&self) -> ErrorKind {
         match &self.0 {
             Cause::Unreadable { .. } | Cause::Changed { .. } => ErrorKind::File,

@@ -5,12 +5,11 @@ use cognate_passes::feed::feed;
 use cognate_passes::gradient::gradient;
 use cognate_passes::{Error, fold::fold};
 
-/// The program whose inputs are those of `loss` and the weights `learned`, by their paths, and
-/// whose outputs are those of `loss` and `gradient.PATH` of each: gradients of the sum that its
-/// output `loss` is.
+/// The program with the inputs of `loss` and the weights `learned`, by their paths, and the outputs
+/// of `loss` and `gradient.PATH` of each weight: the gradients of the output `loss`, a sum.
 ///
 /// # Errors
-/// If a path is no weight of the program, or something between has no gradient.
+/// If a path is not a weight of the program, or a node in between has no gradient.
 ///
 /// ```
 /// use cognate_model::{Loss, Model, Preset};

@@ -13,7 +13,7 @@ use crate::error::{Cause, Result};
 pub struct GridAxis {
     /// The name of the setting.
     pub field: String,
-    /// Its values, which differ.
+    /// Its values, all different.
     pub values: Vec<String>,
 }
 

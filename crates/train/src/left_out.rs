@@ -1,17 +1,17 @@
-//! Pairs of sentences that are in no batch.
+//! Pairs of sentences that are left out of all batches.
 
 use std::fmt;
 use std::ops::AddAssign;
 
-/// How many pairs are in no batch for their tokens, and why.
+/// Numbers of pairs left out for their tokens, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// One side or both have too many tokens.
     pub long: u64,
-    /// One side has too many pieces for the other.
+    /// One side has too many pieces relative to the other.
     pub ratio: u64,
-    /// The source spells the padding token, or the target that or one that ends it: the model would
-    /// learn to stop there.
+    /// The source contains the padding token, or the target contains the padding token or one that
+    /// ends it: the model would learn to stop there.
     pub special: u64,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for LeftOut {
         let Self { long, ratio, special } = self;
         write!(
             formatter,
-            "{long} with too many tokens, {ratio} with one side too long for the other, {special} that spell special tokens"
+            "{long} with too many tokens, {ratio} with one side too long for the other, {special} that contain special tokens"
         )
     }
 }

@@ -26,26 +26,25 @@ pub enum Rule {
     Muon,
 }
 
-/// How weights follow their gradients.
+/// The settings of the update of the weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Optimiser {
     /// The rule.
     pub rule: Rule,
-    /// `β₁`, `β₂`: how much of the moving averages stays, `0 <= β < 1`.
+    /// `β₁`, `β₂`: decay rates of the moving averages, `0 <= β < 1`.
     pub betas: [f64; 2],
     /// `ε`, above 0.
     pub epsilon: f64,
-    /// `λ`: how much of a weight is lost in a step, times the rate. 0 is plain Adam.
+    /// `λ`: the decoupled weight decay, a factor of the rate. 0 is plain Adam.
     pub weight_decay: f64,
-    /// The largest norm of all gradients together.
+    /// Maximum norm of all gradients together.
     pub clip_norm: Option<f64>,
-    /// How much of a moving average of the weights stays, `0 <= a < 1`; `None` keeps no such
-    /// average.
+    /// Decay rate of a moving average of the weights, `0 <= a < 1`; `None` for no average.
     pub average: Option<f64>,
 }
 
 impl Default for Optimiser {
-    /// The paper's (section 5.3): β 0.9 and 0.98, ε 1e-9.
+    /// Those of the paper (section 5.3): β 0.9 and 0.98, ε 1e-9.
     fn default() -> Self {
         Self {
             rule: Rule::Adam,
@@ -58,7 +57,7 @@ impl Default for Optimiser {
     }
 }
 
-/// The names of the update graph's inputs and outputs; part of the contract of exported training
+/// Names of the inputs and outputs of the update graph; part of the contract of exported training
 /// graphs.
 ///
 /// The state is the weights, the moments and the averages; the value of each after the step is the
@@ -69,12 +68,12 @@ pub struct UpdateNames;
 impl UpdateNames {
     /// The rate `r`, f32 `[]`.
     pub const LEARNING_RATE: &str = "learning_rate";
-    /// What gradients are multiplied by, f32 `[]`: 1 over the tokens of all batches whose gradients
-    /// were summed.
+    /// The factor of gradients, f32 `[]`: 1 over the number of tokens of all batches whose
+    /// gradients were summed.
     pub const GRADIENT_SCALE: &str = "gradient_scale";
-    /// The steps taken so far, i64 `[]`; state.
+    /// The number of steps so far, i64 `[]`; state.
     pub const STEP: &str = "step";
-    /// Output: the norm of all gradients, scaled and not yet shortened, f32 `[]`.
+    /// Output: the norm of all gradients, scaled and before clipping, f32 `[]`.
     pub const GRADIENT_NORM: &str = "gradient_norm";
 
     /// The gradient of the weight at `path`.
@@ -82,29 +81,29 @@ impl UpdateNames {
         cognate_passes::gradient::gradient_name(path)
     }
 
-    /// `m` of the weight at `path`; state, at first 0.
+    /// `m` of the weight at `path`; state, initially 0.
     pub fn first_moment(path: &str) -> String {
         format!("first_moment.{path}")
     }
 
-    /// `v` of the weight at `path`; state, at first 0.
+    /// `v` of the weight at `path`; state, initially 0.
     pub fn second_moment(path: &str) -> String {
         format!("second_moment.{path}")
     }
 
-    /// The moving average of the weight at `path`; state, at first the weight.
+    /// The moving average of the weight at `path`; state, initially the weight.
     pub fn average(path: &str) -> String {
         format!("average.{path}")
     }
 
-    /// The output that takes the place of the state `name`.
+    /// The output that replaces the state `name`.
     pub fn next(name: impl fmt::Display) -> String {
         format!("next.{name}")
     }
 }
 
 impl Optimiser {
-    /// The names of the state beside the weight `path`: its moments, and its average as the last if
+    /// The names of the state besides the weight `path`: its moments, followed by its average if
     /// there is one.
     pub fn state(&self, path: &str, shape: &Shape) -> Vec<String> {
         let second =
@@ -129,11 +128,11 @@ impl Optimiser {
         }
     }
 
-    /// The graph of one step for the weights `learned`, given as paths with shapes; see
-    /// [`UpdateNames`] for what it reads and gives.
+    /// The graph of one step for the weights `learned`, given as paths with shapes; [`UpdateNames`]
+    /// describes its inputs and outputs.
     ///
     /// # Errors
-    /// If two weights have one path.
+    /// If two weights have the same path.
     pub fn update(&self, learned: &[(&str, Shape)]) -> Result<Graph, Error> {
         let builder = Builder::new("update");
         let number = |name: &str| builder.input(name, DType::F32, Shape::default());
@@ -189,20 +188,20 @@ fn norm<'g>(builder: &'g Builder, squares: &[Tensor<'g>]) -> Tensor<'g> {
     total.map(Unary::Sqrt)
 }
 
-/// By how much gradients of this norm are to be shortened: as `clip_grad_norm_` of PyTorch.
+/// The factor that clips gradients of this norm, as in `clip_grad_norm_` of PyTorch.
 fn shortening(norm: Tensor<'_>, limit: f64) -> Tensor<'_> {
     let builder = norm.builder();
     let factor = builder.scalar(limit as f32) / (norm + 1e-6);
     let one = builder.scalar(1.0);
-    // A norm that is no number makes a factor that is none, and shows in the weights.
+    // A norm that is NaN makes a factor that is NaN, which shows in the weights.
     one.less_or_equal(factor).select(one, factor)
 }
 
-/// What all weights have in common in one step, numbers of shape `[]`.
+/// Values that are common to all weights in one step, of shape `[]`.
 struct Step<'g> {
     betas: [f64; 2],
     rate: Tensor<'g>,
-    /// What `g` is multiplied by.
+    /// The factor of `g`.
     factor: Tensor<'g>,
     /// `r √(1 - β₂ᵗ) / (1 - β₁ᵗ)`
     length: Tensor<'g>,
@@ -222,7 +221,8 @@ impl<'g> Step<'g> {
     ) -> Self {
         let _scope = builder.root().at("step").enter();
         let count = step.cast(DType::F32);
-        // `1 - βᵗ` with no digit lost where βᵗ is near 1: `1 - e⁻²ˣ = 2 tanh x / (1 + tanh x)`.
+        // `1 - βᵗ` without loss of precision where βᵗ is near 1:
+        // `1 - e⁻²ˣ = 2 tanh x / (1 + tanh x)`.
         let weight = |beta: f64| {
             let tanh = (count * (-beta.ln() / 2.0) as f32).map(Unary::Tanh);
             (tanh + tanh) / (tanh + 1.0)

@@ -96,7 +96,7 @@ fn now() -> f64 {
 }
 
 enum Content<'s> {
-    /// That of the format, which the first event names.
+    /// The version of the format, in the first event.
     Version,
     Scalars(&'s [(&'s str, f64)]),
 }

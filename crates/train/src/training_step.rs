@@ -1,7 +1,7 @@
-//! The whole step as one graph: the loss, its gradients and what becomes of the weights.
+//! A whole training step as one graph: the loss, its gradients and the updated weights.
 //!
-//! [`Trainer`](crate::Trainer) runs gradients and update apart, so that gradients can be summed
-//! between them. A program that makes an update of every batch needs one graph and nothing between.
+//! [`Trainer`](crate::Trainer) runs gradients and update separately, so that gradients can be
+//! summed between them. A program that updates after every batch needs only this graph.
 
 use std::collections::HashSet;
 
@@ -18,10 +18,11 @@ use crate::optimiser::{Optimiser, UpdateNames};
 /// Inputs: those of `loss`, the [`UpdateNames::STEP`] and the weights `learned` with their
 /// [state](Optimiser::state), and [`learning_rate`](UpdateNames::LEARNING_RATE). Outputs: those of
 /// `loss`, [`gradient_norm`](UpdateNames::GRADIENT_NORM), and the [`next`](UpdateNames::next) of
-/// all state. The gradient is that of the loss of a token: of the sum, over the tokens.
+/// all state. The gradient is that of the loss per token: of the sum divided by the number of
+/// tokens.
 ///
 /// # Errors
-/// If a path is no weight of the program, or something between has no gradient.
+/// If a path is not a weight of the program, or a node in between has no gradient.
 ///
 /// ```
 /// use cognate_model::{Loss, Model, Preset};
@@ -53,7 +54,7 @@ pub fn training_step(
     Ok(Program::new(graph, loss.weights().clone())?)
 }
 
-/// 1 over the tokens, or 1 where there are none.
+/// 1 over the number of tokens, or 1 if there are none.
 fn scale() -> Result<Graph, Error> {
     let builder = Builder::new("scale");
     let tokens = builder.input(LossNames::TOKENS, DType::I64, Shape::default());

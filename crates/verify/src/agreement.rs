@@ -1,4 +1,4 @@
-//! The run itself: every case through the reference and through each runtime.
+//! The verification: every case through the reference and through each runtime.
 
 use crate::alone::cosines;
 use crate::cases::{Inputs, cases};
@@ -25,13 +25,13 @@ use std::thread::{self, ScopedJoinHandle};
 pub struct Subject<'a> {
     /// The exported folder.
     pub folder: &'a Path,
-    /// How its graphs divide the work.
+    /// The layout of its graphs.
     pub layout: Layout,
     /// The model that the graphs must equal: of the checkpoint, or read back by
     /// [`open_exported`](cognate_folder::open_exported).
     pub model: &'a Model,
-    /// The decoding settings; sentences are decoded greedily and by beam search, whatever
-    /// `num_beams` is.
+    /// The decoding settings; sentences are decoded greedily and by beam search, regardless of
+    /// `num_beams`.
     pub settings: Settings,
     /// Sources to decode, each with its end token; random ones if there are none, or the model
     /// reads audio.
@@ -41,19 +41,19 @@ pub struct Subject<'a> {
     /// The seed of the random batches.
     pub seed: u64,
     /// The bound on errors: [`CLOSE`], or a wider one for other precisions. Within [`CLOSE`],
-    /// sentences must be equal; beyond it, single steps are compared, of which
+    /// sentences must be equal; beyond it, single steps are compared, of which the share
     /// [`Tolerance::equal_steps`] must be equal.
     pub tolerance: Tolerance,
 }
 
-/// The most new tokens of a sentence: enough to see pasts grow, short enough for f64 on large
-/// models.
+/// Maximum number of new tokens of a sentence: enough for pasts to grow, few enough for f64 on
+/// large models.
 pub(crate) const NEW_TOKENS: usize = 32;
 
-/// The beams of the compared beam search.
+/// Number of beams of the compared beam search.
 const BEAMS: usize = 4;
 
-/// Where the reference prefers a logit or a score by less than this, it is a tie.
+/// Differences of the reference's logits or scores below this are ties.
 const TIE: f32 = 1e-5;
 
 /// A session of each graph: the encoder and the decoder, or that of a decoder-only model.
@@ -96,7 +96,7 @@ pub fn verify(
     let sources = Sources::from(&sources);
     let methods = methods(subject);
 
-    // The reference decodes beside the engines, which use one thread each.
+    // The reference decodes in parallel to the engines, which use one thread each.
     thread::scope(|scope| {
         let mut expected =
             Pending::new(scope.spawn(|| Expected::compute(subject, sources, &methods)));
@@ -178,11 +178,11 @@ pub fn verify(
     })
 }
 
-/// What the reference decodes.
+/// The results of the reference.
 struct Expected {
-    /// By each method.
+    /// The hypotheses of each method.
     decoded: Vec<Vec<Hypothesis>>,
-    /// The logits along the tokens of the first method, where [`least_cosine_of_audio`] applies.
+    /// The logits along the tokens of the first method, if [`least_cosine_of_audio`] applies.
     logits: Option<Vec<f32>>,
 }
 
@@ -221,7 +221,7 @@ impl<'s, T> Pending<'s, T> {
         Self::Running(Some(thread))
     }
 
-    /// The value, for which the first call waits.
+    /// The value; the first call waits for it.
     fn wait(&mut self) -> Result<&T> {
         if let Self::Running(thread) = self {
             let thread = thread.take().expect("no call follows one that failed");
@@ -236,10 +236,12 @@ impl<'s, T> Pending<'s, T> {
 
 /// The bound on cosines of the encoder's states, if the model reads audio and is in integers.
 ///
-/// A row or two of the 1,500 states of a window are many times larger than the others, and roundings move them by as much as they
-/// are: of Whisper tiny.en in 8 bits half of the rows moved by less than 0.03 of their size, one by 2.4 times its size. A decoder that
-/// reads random pasts amplifies roundings as no decoding does: logits moved by 0.15, along the reference's tokens by 0.05.
-/// So the states are compared one by one, and the decoder by its logits along the reference's own tokens.
+/// One or two of the 1,500 states of a window are many times larger than the others, and rounding
+/// moves them by as much as their size: for Whisper tiny.en in 8 bits half of the rows moved by
+/// less than 0.03 of their size, one by 2.4 times its size. A decoder that reads random pasts
+/// amplifies rounding more than any decoding: logits moved by 0.15, along the reference's tokens by
+/// 0.05. The states are therefore compared one by one, and the decoder by its logits along the
+/// reference's own tokens.
 fn least_cosine_of_audio(subject: &Subject<'_>) -> Option<f64> {
     subject
         .tolerance
@@ -260,7 +262,7 @@ fn rows_of_states(encoded: &Values) -> Result<Vec<Vec<f32>>> {
 
 /// Greedy search and beam search.
 pub(crate) fn methods(subject: &Subject<'_>) -> Vec<Settings> {
-    // Made sound ends after a few tokens, too few to count a share of.
+    // Decoding of synthetic sound ends after a few tokens, too few for a share.
     let min_new_tokens = match least_cosine_of_audio(subject) {
         Some(_) => NEW_TOKENS.min(subject.settings.max_new_tokens),
         None => subject.settings.min_new_tokens,
@@ -275,7 +277,7 @@ pub(crate) fn methods(subject: &Subject<'_>) -> Vec<Settings> {
     };
     match subject.sizes {
         None => [1, BEAMS].map(method).into(),
-        // The number of beams is a constant, too.
+        // The number of beams is also a constant.
         Some(_) => vec![method(subject.settings.num_beams.max(1))],
     }
 }
@@ -285,7 +287,7 @@ fn graph_names(sessions: &Sessions) -> &'static [&'static str] {
     if sessions.len() == 1 { &["model"] } else { &["encoder", "decoder"] }
 }
 
-/// The random batches of each graph; only the encoder's, where [`least_cosine_of_audio`] applies.
+/// The random batches of each graph; only the encoder's if [`least_cosine_of_audio`] applies.
 fn batches(
     subject: &Subject<'_>,
     reference: &mut Sessions,
@@ -361,7 +363,7 @@ pub(crate) fn decode(
     decoded.map_err(|error| Error::runtime(decoder.engine(), error))
 }
 
-/// Greedy decoding's choices, each from the reference's own tokens before it, and the logits of all
+/// The choices of greedy decoding, each after the reference's own tokens, and the logits of all
 /// steps.
 pub(crate) fn along(
     decoder: &mut dyn Decoder,
@@ -393,7 +395,7 @@ fn logits_of(all: Vec<f32>) -> Value {
     Array1::from(all).into_dyn().into()
 }
 
-/// Outputs with the logits multiplied by their scale, where that is left to the reader.
+/// Outputs with the logits multiplied by their scale, if this is left to the reader.
 fn scaled(mut outputs: Values) -> Result<Values> {
     let failed = |error| Error::runtime(LOGITS, error);
     if let Some(scale) = outputs.remove(LOGITS_SCALE)
@@ -410,7 +412,7 @@ fn scaled(mut outputs: Values) -> Result<Values> {
     Ok(outputs)
 }
 
-/// The cross keys and values in f32: what every engine is given is the same.
+/// The cross keys and values in f32, so that every engine gets the same inputs.
 fn rounded(encoded: &Values) -> Result<Values> {
     let round = |(name, value): (&str, &Value)| Ok((name.to_string(), Value::F32(value.to_f32()?)));
     let values = encoded.iter().map(round).collect::<cognate_runtime::Result<Vec<_>>>();
@@ -460,8 +462,8 @@ pub(crate) fn agreement(
     DecodingReport { method: method(settings), sentences: expected.len(), equal, ties }
 }
 
-/// The reference's margin in the first step in which `found` chose otherwise. Steps before it were
-/// equal, and those after it followed other tokens: neither excuses the choice.
+/// The reference's margin in the first step in which `found` differs. Steps before it are equal,
+/// and those after it follow other tokens: neither excuses the difference.
 fn margin(found: &Hypothesis, expected: &Hypothesis) -> f32 {
     let step = found
         .tokens
@@ -489,7 +491,7 @@ mod tests {
         }
     }
 
-    /// The reference is sure of all steps but one, whose margin is a tie.
+    /// The reference is certain of all steps except one, whose margin is a tie.
     #[test]
     fn only_the_first_step_that_differs_may_be_a_tie() {
         const SURE: f32 = 0.5;

@@ -1,4 +1,4 @@
-//! Encoders alone: their graph against the reference, and in half precision.
+//! Encoder-only models: their graph compared with the reference, and in half precision.
 
 use crate::agreement::{measure, row, run};
 use crate::cases::Inputs;
@@ -24,7 +24,7 @@ pub struct EncoderSubject<'a> {
     pub layout: Layout,
     /// The model that the graph must equal.
     pub model: &'a Model,
-    /// Texts to read beside the random batches.
+    /// Texts to read in addition to the random batches.
     pub sentences: Vec<Vec<i64>>,
     /// The seed of the random batches.
     pub seed: u64,
@@ -32,10 +32,10 @@ pub struct EncoderSubject<'a> {
     pub tolerance: Tolerance,
 }
 
-/// Measures each runtime against the f64 reference; `progress` hears what is being done.
+/// Measures each runtime against the f64 reference; `progress` receives the current step.
 ///
 /// # Errors
-/// If an engine cannot load or run the folder. A broken bound is no error: see
+/// If an engine cannot load or run the folder. A violated bound is not an error: see
 /// [`Verification::passed`].
 pub fn verify_encoder(
     subject: &EncoderSubject<'_>,
@@ -83,8 +83,8 @@ pub fn verify_encoder(
     Ok(report)
 }
 
-/// The encoder's graph in half precision, as far as the values of `sentences` and of random batches
-/// fit into it; inputs and outputs keep their types. Also what stays f32.
+/// The encoder's graph in half precision, where the values of `sentences` and of random batches fit
+/// into it; inputs and outputs keep their types. Also returns the nodes that stay f32.
 ///
 /// # Errors
 /// If the reference cannot run the graph.

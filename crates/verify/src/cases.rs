@@ -33,17 +33,17 @@ const CASES: [Case; 6] = [
     Case { batch: 8, src: 24, beams: 1, past: 0, tgt: 6 },
 ];
 
-/// Sentences of random tokens, where no text is given.
+/// Number of sentences of random tokens, if no text is given.
 const RANDOM_SENTENCES: usize = 4;
 
-/// Windows of random features.
+/// Number of windows of random features.
 const RANDOM_WINDOWS: usize = 1;
 
-/// Places of a cache beyond those that are filled before the step.
+/// Number of positions of a cache beyond those that are filled before the step.
 const SPARE_PLACES: usize = 3;
 
-/// The cases that a model of so many positions allows, and its layout: shared caches and loops take
-/// one token a step.
+/// The cases that the model's number of positions and its layout allow: shared caches and loops
+/// process one token per step.
 pub(crate) fn cases(config: &Config, layout: Layout) -> impl Iterator<Item = Case> {
     let positions = config.max_positions.unwrap_or(usize::MAX);
     let longest =
@@ -51,7 +51,7 @@ pub(crate) fn cases(config: &Config, layout: Layout) -> impl Iterator<Item = Cas
     let features = config.front.positions();
     let sized = move |case: Case| match features {
         None => (case.src <= positions).then_some(case),
-        // Features are read whole, and the reference takes seconds for a window of audio.
+        // Features are read completely, and the reference takes seconds for a window of audio.
         Some(src) => Some(Case { src, batch: if case.beams == 3 { 2 } else { 1 }, ..case }),
     };
     CASES
@@ -90,7 +90,7 @@ impl Inputs {
     }
 
     /// `input_ids` and `attention_mask`; the first source is the longest, the others may be padded.
-    /// Of other models their features.
+    /// For models that read features, the features.
     pub(crate) fn encoder(&mut self, case: Case, config: &Config) -> Values {
         if let (Some((name, _)), Some(features)) =
             (config.front.features(), self.features(case.batch, config))
@@ -116,7 +116,7 @@ impl Inputs {
         values
     }
 
-    /// The inputs of an encoder alone: those of the cases, and of `sentences`, each by itself.
+    /// The inputs of an encoder-only model: those of the cases, and each of `sentences` separately.
     pub(crate) fn alone(&mut self, config: &Config, sentences: &[Vec<i64>]) -> Vec<Values> {
         let random: Vec<_> =
             cases(config, Layout::Cognate).map(|case| self.encoder(case, config)).collect();
@@ -136,7 +136,7 @@ impl Inputs {
         random.into_iter().chain(sentences.iter().map(sentence)).collect()
     }
 
-    /// The decoder's inputs: random tokens and pasts, and what `encoded` holds.
+    /// The decoder's inputs: random tokens and pasts, and the values of `encoded`.
     pub(crate) fn decoder(
         &mut self,
         layout: Layout,
@@ -178,7 +178,7 @@ impl Inputs {
         values
     }
 
-    /// There are no beams; the cross keys and values of a decoder that has a past are a past too.
+    /// There are no beams; if the decoder has a past, the cross keys and values are also a past.
     fn hugging_face_decoder(
         &mut self,
         case: Case,
@@ -201,7 +201,7 @@ impl Inputs {
         values
     }
 
-    /// Those of a decoder with an encoder.
+    /// The inputs of a decoder with an encoder.
     fn shared_cache_decoder(
         &mut self,
         case: Case,
@@ -218,8 +218,9 @@ impl Inputs {
         values
     }
 
-    /// Places are held by any beam of the sentence, and there is room for more than are filled. Of
-    /// a decoder alone the first positions of all sentences but one may be padding.
+    /// Positions are held by any beam of the sentence, and the capacity exceeds the filled
+    /// positions. In a decoder-only model the first positions of all sentences except one may be
+    /// padding.
     fn shared_caches(&mut self, case: Case, config: &Config) -> Values {
         let Case { batch, beams, past, .. } = case;
         let ids = Array2::from_shape_simple_fn((batch, beams), || self.id(config.vocab));
@@ -242,8 +243,8 @@ impl Inputs {
         values
     }
 
-    /// The inputs of a decoder-only model: random tokens and pasts, of which the first positions of
-    /// all rows but one may be padding.
+    /// The inputs of a decoder-only model: random tokens and pasts; the first positions of all rows
+    /// except one may be padding.
     pub(crate) fn causal(&mut self, layout: Layout, case: Case, config: &Config) -> Values {
         if layout == Layout::SharedCache {
             return self.shared_caches(case, config);
@@ -275,7 +276,7 @@ impl Inputs {
         values
     }
 
-    /// Features for a model that reads them: pixels uniform in ±1, and frames of made sound.
+    /// Features for a model that reads them: pixels uniform in ±1, and frames of synthetic sound.
     fn features(&mut self, batch: usize, config: &Config) -> Option<ArrayD<f32>> {
         let (_, sizes) = config.front.features()?;
         Some(match (config.front, &sizes[..]) {
@@ -290,9 +291,9 @@ impl Inputs {
         })
     }
 
-    /// Log-mel features of a made sound, which vary as those of speech do: harmonics of a gliding
-    /// pitch with two formants, in syllables with pauses, over noise. A model that never met
-    /// independent values magnifies roundings on them.
+    /// Log-mel features of a synthetic sound, which vary like those of speech: harmonics of a
+    /// gliding pitch with two formants, in syllables with pauses, over noise. A model that was not
+    /// trained on independent values amplifies rounding on them.
     fn frames(&mut self, n_mels: usize, n_frames: usize) -> Array2<f32> {
         const HARMONICS: usize = 30;
         let extractor = FeatureExtractor::whisper(n_mels);
@@ -329,14 +330,14 @@ impl Inputs {
         extractor.extract(&samples)
     }
 
-    /// Uniform in ±1: the size that keys and values have.
+    /// Uniform in ±1, the typical size of keys and values.
     fn key_or_value(&mut self, shape: &IxDyn) -> ArrayD<f32> {
         ArrayD::from_shape_simple_fn(shape.clone(), || {
             (self.random.next_u32() >> 8) as f32 / (1 << 23) as f32 - 1.0
         })
     }
 
-    /// `given`, or if that is empty random sources.
+    /// `given`, or random sources if that is empty.
     pub(crate) fn sources(&mut self, given: &[Vec<i64>], config: &Config) -> RandomSources {
         match self.features(RANDOM_WINDOWS, config) {
             Some(features) => RandomSources::Features(features),

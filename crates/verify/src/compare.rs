@@ -4,19 +4,19 @@ use cognate_folder::Precision;
 use ndarray::ArrayD;
 use std::fmt;
 
-/// How far a runtime may be from the reference.
+/// The maximum distance of a runtime from the reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
-    /// The name, as reports print it.
+    /// The name in reports.
     pub name: &'static str,
-    /// The largest relative L2 error, `|out - ref| / |ref|`.
+    /// Maximum relative L2 error, `|out - ref| / |ref|`.
     pub relative_l2: f64,
-    /// The least share of equal choices among steps of greedy decoding, each made after the
-    /// reference's own tokens.
+    /// Minimum share of equal choices in steps of greedy decoding, each after the reference's own
+    /// tokens.
     pub equal_steps: f64,
-    /// The least mean cosine with the reference's vectors: those that an encoder alone makes of
-    /// texts, or the states of one that reads audio. Where there is one, it replaces the bound on
-    /// that encoder's outputs.
+    /// Minimum mean cosine with the reference's vectors: those of texts by an encoder-only model,
+    /// or the states of an encoder that reads audio. If set, it replaces the bound on that
+    /// encoder's outputs.
     pub least_cosine: Option<f64>,
 }
 
@@ -32,8 +32,9 @@ impl Tolerance {
         }
     }
 
-    /// The bound for what magnifies rounding, where another implementation's own rounding moves its
-    /// float64 by `rounding`: at least twice that, because two programs may round either way.
+    /// The bound for values that amplify rounding, if another implementation's own rounding moves
+    /// its float64 by `rounding`: at least twice that, because two programs may round in opposite
+    /// directions.
     ///
     /// ```
     /// use cognate_verify::CLOSE;
@@ -54,30 +55,30 @@ pub const EXACT: Tolerance =
 pub const CLOSE: Tolerance =
     Tolerance { name: "CLOSE", relative_l2: 1e-5, equal_steps: 1.0, least_cosine: None };
 
-/// f16 on any runtime against the f64 reference of the f32 model: an f16 is good to 5e-4, and a
-/// chain of some dozen roundings to 40 times that.
+/// f16 on any runtime against the f64 reference of the f32 model: an f16 is accurate to 5e-4, and a
+/// chain of a few dozen roundings to 40 times that.
 pub const HALF: Tolerance =
     Tolerance { name: "HALF", relative_l2: 2e-2, equal_steps: 0.99, least_cosine: None };
 
-/// bfloat16 on any runtime against the f64 reference of the f32 model: a number is good to 2e-3,
-/// four times as far as an f16.
+/// bfloat16 on any runtime against the f64 reference of the f32 model: a number is accurate to
+/// 2e-3, with four times the error of an f16.
 pub const BFLOAT16: Tolerance =
     Tolerance { name: "BFLOAT16", relative_l2: 8e-2, equal_steps: 0.95, least_cosine: None };
 
 /// 8-bit integers on any runtime against the f64 reference of the f32 model: weights and
-/// activations are rounded to a 254th of their range, which moves each product by some thousandths,
-/// and a chain of layers by some hundredths. On a real model 0.996 of the choices were equal with
-/// steps for each row, 0.980 with steps for each batch; a verification sees some dozens of them.
-/// The vectors of 20 sentences by all-MiniLM-L6-v2 had a mean cosine of 0.9956 with those of f32;
-/// its states, of which a few are far larger than the others, moved by 1.3e-1.
+/// activations are rounded to a 254th of their range, which moves each product by a few
+/// thousandths, and a chain of layers by a few hundredths. With a real model 0.996 of the choices
+/// were equal with a step size for each row, 0.980 with a step size for each batch; a verification
+/// compares a few dozen of them. The vectors of 20 sentences by all-MiniLM-L6-v2 had a mean cosine
+/// of 0.9956 with those of f32; its states, a few of which are far larger than the others, moved by
+/// 1.3e-1.
 pub const QUANTISED: Tolerance =
     Tolerance { name: "QUANTISED", relative_l2: 1e-1, equal_steps: 0.9, least_cosine: Some(0.98) };
 
 /// 4-bit integers in blocks on any runtime against the f64 reference of the f32 model: weights are
-/// rounded to a fifteenth of their block's range, 16 times as coarsely as in 8 bits. On a real
-/// model logits moved by 5e-2 and 0.957 of 15,591 choices were equal; of the few dozens that a
-/// verification sees, 0.82. The vectors of 20 sentences by all-MiniLM-L6-v2 had a mean cosine of
-/// 0.968.
+/// rounded to a fifteenth of their block's range, 16 times as coarsely as in 8 bits. With a real
+/// model logits moved by 5e-2 and 0.957 of 15,591 choices were equal; of the few dozen in a
+/// verification, 0.82. The vectors of 20 sentences by all-MiniLM-L6-v2 had a mean cosine of 0.968.
 pub const QUANTISED_4: Tolerance = Tolerance {
     name: "QUANTISED_4",
     relative_l2: 2e-1,
@@ -88,19 +89,19 @@ pub const QUANTISED_4: Tolerance = Tolerance {
 /// The distance between two tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// The largest `|out - ref|` over the elements.
+    /// The largest `|out - ref|` of all elements.
     pub max_absolute: f64,
     /// `|out - ref| / |ref|`, both L2 norms over all elements; 0 if the tensors are equal.
     pub relative_l2: f64,
 }
 
 impl Measured {
-    /// Whether the distance is within `tolerance`; never if it is not a number.
+    /// Whether the distance is within `tolerance`; false if it is NaN.
     pub fn within(self, tolerance: Tolerance) -> bool {
         self.relative_l2 <= tolerance.relative_l2
     }
 
-    /// The larger of both, measure by measure; not a number if one is none.
+    /// The maximum of each measure; NaN if one is NaN.
     pub fn or_worse(self, other: Measured) -> Measured {
         let larger = |a: f64, b: f64| if a.is_nan() || a > b { a } else { b };
         Measured {
@@ -110,7 +111,7 @@ impl Measured {
     }
 }
 
-/// Measures how far `found` is from `expected`; `None` if their shapes differ.
+/// The distance of `found` from `expected`; `None` if their shapes differ.
 ///
 /// ```
 /// use cognate_verify::{CLOSE, compare};
@@ -137,8 +138,7 @@ pub fn compare(found: &ArrayD<f64>, expected: &ArrayD<f64>) -> Option<Measured> 
     Some(Measured { max_absolute, relative_l2 })
 }
 
-/// A tensor in one line, for snapshots that people review: shape, norm and some values, at four
-/// digits.
+/// A tensor in one line, for snapshots: shape, norm and some values, with four digits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     shape: Vec<usize>,

@@ -1,6 +1,6 @@
 //! Errors of a verification.
 
-/// The result of this crate's calls.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error that names the model or the engine.
@@ -8,7 +8,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[error(transparent)]
 pub struct Error(#[from] Cause);
 
-/// The kinds of [`Error`].
+/// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -29,7 +29,7 @@ pub(crate) enum Cause {
 }
 
 impl Error {
-    /// The kind of the error.
+    /// The category of the error.
     pub fn kind(&self) -> ErrorKind {
         match self.0 {
             Cause::Model(_) | Cause::Graph(_) => ErrorKind::Model,

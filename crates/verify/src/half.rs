@@ -1,9 +1,9 @@
-//! A model's graphs in half precision, as far as its values fit into it.
+//! A model's graphs in half precision, where its values fit into it.
 //!
-//! How large values get is measured, not assumed: seeded random batches and whole greedy
-//! translations run through the reference evaluator, which sees every value of both graphs;
-//! [`cognate_passes::half`] then decides. The same evaluator runs the graphs that come out,
-//! rounding as f16 does: if greedy decoding chooses other tokens, more is kept in f32.
+//! The ranges of values are measured, not assumed: seeded random batches and whole greedy
+//! translations run through the reference evaluator, which observes every value of both graphs;
+//! [`cognate_passes::half`] then decides. The same evaluator runs the converted graphs, rounding as
+//! f16 does: if greedy decoding chooses other tokens, more nodes stay f32.
 
 use crate::HALF;
 use crate::agreement::{NEW_TOKENS, along};
@@ -20,38 +20,38 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// The sample on which ranges are measured and the result is tried.
+/// The sample on which ranges are measured and the result is tested.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// Sources on which ranges are measured and [`Caution`] is chosen, each with its end token;
     /// random ones if there are none.
     pub sentences: Vec<Vec<i64>>,
-    /// Other sources, on which the choice is tried; random ones if there are none.
+    /// Other sources, on which the choice is tested; random ones if there are none.
     pub held_out: Vec<Vec<i64>>,
-    /// The decoding settings; sentences are decoded greedily, whatever `num_beams` is.
+    /// The decoding settings; sentences are decoded greedily, regardless of `num_beams`.
     pub settings: Settings,
     /// The seed of the random batches.
     pub seed: u64,
 }
 
-/// Which graphs are converted.
+/// The graphs that are converted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Form {
-    /// How they divide the work.
+    /// Their layout.
     pub layout: Layout,
-    /// Whether the decoder gives its attention weights.
+    /// Whether the decoder outputs its attention weights.
     pub attentions: Attentions,
 }
 
 /// The graphs of a layout in half precision.
 #[derive(Clone, Debug)]
 pub struct InHalf {
-    /// The encoder and the decoder, or that of a decoder-only model. In the Cognate layout
+    /// The encoder and the decoder, or the graph of a decoder-only model. In the Cognate layout
     /// `cross.{l}.*`, `past.{l}.*` and `present.{l}.*` are f16.
     pub programs: Vec<Program>,
-    /// The nodes that stayed f32, with the indices of their programs.
+    /// The nodes that stay f32, with the indices of their programs.
     pub kept: Vec<Kept>,
-    /// How it was chosen what stays f32 for the sake of precision, and what that is worth.
+    /// How the nodes that stay f32 for precision were chosen, and the effect.
     pub calibration: Calibration,
 }
 
@@ -70,11 +70,11 @@ fn keeps(caution: Caution, node: &str) -> bool {
 /// Converts `model`; `progress` receives the current step.
 ///
 /// Token ids, `logits`, `encoder_hidden_states` and `cross_attentions.{l}` keep their types; in the
-/// layout of Hugging Face all inputs and outputs do, because Optimum and transformers.js make pasts
-/// of length 0 in the type of the encoder's output. Where values fit into f16, but fewer than
+/// Hugging Face layout all inputs and outputs do, because Optimum and transformers.js create pasts
+/// of length 0 in the type of the encoder's output. If values fit into f16, but fewer than
 /// [`HALF`]'s share of the sample's greedy steps would stay equal, the encoder computes in f32, and
-/// if that is not enough, the decoder does. If even that is not enough, [`Calibration::gave_up`]
-/// says so.
+/// if that is not enough, the decoder does. If even that is not enough, [`Calibration::gave_up`] is
+/// set.
 ///
 /// # Errors
 /// If the sample cannot be run.
@@ -116,8 +116,8 @@ pub fn in_half(
     })
 }
 
-/// The group of an input or output of the Cognate layout that may be f16: keys and values, where
-/// what one graph or step gives is what the next takes.
+/// The group of an input or output of the Cognate layout that may be f16: keys and values, where an
+/// output of one graph or step is an input of the next.
 fn state(name: &str) -> Option<String> {
     if is_past(name) || is_cross(name) { Some(name.to_owned()) } else { past_of(name) }
 }
@@ -146,7 +146,7 @@ impl Translated {
         Ok(Self { sources, hypotheses })
     }
 
-    /// The steps in which `decoder` chooses the same.
+    /// Counts the steps in which `decoder` makes the same choice.
     fn steps(&self, decoder: &mut dyn Decoder, settings: &Settings) -> Result<StepsReport> {
         Ok(along(decoder, (&self.sources).into(), &self.hypotheses, settings, HALF.equal_steps)?.0)
     }
@@ -189,19 +189,19 @@ fn measure(
     let mut joined = join(model, layout, sessions, &settings)?;
     let tuned = Translated::new(joined.as_mut(), sentences, &settings)?;
     drop(joined);
-    // Nothing of the held-out sentences is looked at.
+    // The held-out sentences do not contribute to the ranges.
     let mut unseen = join(model, layout, loaded(programs)?, &settings)?;
     let held_out = Translated::new(unseen.as_mut(), held_out, &settings)?;
     Ok(Measured { largest, settings, tuned, held_out })
 }
 
-/// A session that notes the largest magnitude of each value.
+/// A session that records the largest magnitude of each value.
 pub(crate) fn observed(program: &Program, largest: &Largest) -> Box<dyn Session> {
     let largest = largest.clone();
     Reference::observed(program, move |node, value| {
         let mut largest = largest.borrow_mut();
         match largest.get_mut(&node.name) {
-            // NaN stays.
+            // NaN is kept.
             Some(known) if value <= *known || known.is_nan() => {}
             Some(known) => *known = value,
             None => drop(largest.insert(node.name.clone(), value)),

@@ -1,8 +1,8 @@
-//! Proof that an exported folder computes the right numbers on every runtime.
+//! Verification that an exported folder computes correct results on every runtime.
 //!
 //! [`verify`] runs seeded random batches and given sentences through the reference evaluator in f64
-//! and through each runtime, and returns a [`Verification`](cognate_folder::Verification) that is
-//! kept beside the graphs. Tolerances have names here and nowhere else.
+//! and through each runtime, and returns a [`Verification`](cognate_folder::Verification), which is
+//! stored beside the graphs. Tolerances are named only here.
 
 mod agreement;
 mod alone;

@@ -1,5 +1,5 @@
-//! A graph that decodes by itself: its sequences and scores on each runtime against those of the
-//! reference.
+//! A graph that decodes by itself: its sequences and scores on each runtime compared with those of
+//! the reference.
 
 use crate::agreement::{agreement, along, decode, join, load_reference, methods, row};
 use crate::{CLOSE, Error, Result, Subject, compare};
@@ -52,7 +52,7 @@ pub(crate) fn verify_search(
             let found = decode(&mut decoder, sources, settings)?;
             let is_equal =
                 found.iter().zip(expected).all(|(found, expected)| found.tokens == expected.tokens);
-            // Only the search outside of a graph knows how sure it was.
+            // Only the search outside of a graph returns margins.
             let sure =
                 if is_equal { expected.clone() } else { margins(subject, sources, settings)? };
             decoding.push(agreement(&found, &sure, settings));

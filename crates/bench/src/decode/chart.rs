@@ -68,7 +68,7 @@ pub fn panel(svg: &mut String, block: &Block, top: f64) {
     };
     let columns = block.columns.len();
     let highest = (0..columns).flat_map(ratios).fold(1.0, f64::max);
-    // A line for each half, up to the highest bar.
+    // A line at each half, up to the highest bar.
     let scale = (highest * 2.0).ceil() / 2.0;
     let base = top + 20.0 + BARS;
     let y = |ratio: f64| base - ratio / scale * BARS;

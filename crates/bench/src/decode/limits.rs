@@ -74,9 +74,9 @@ impl Limits {
         Limits { bytes, f32: self.f32.max(other.f32), int8 }
     }
 
-    /// The highest number of tokens per second: the encoder once, a step for each new token,
-    /// without attention and vectors. Of the output layer a greedy step may multiply 8-bit
-    /// integers, which `finds_best` tokens.
+    /// The maximum number of tokens per second: the encoder once, a step for each new token,
+    /// without attention and operations on vectors. In a greedy step the output layer may multiply
+    /// 8-bit integers, if the program `finds_best` tokens.
     pub fn tokens_per_second(
         &self,
         shape: &Shape,
@@ -89,7 +89,7 @@ impl Limits {
             let [f32, bf16, int8, int4] = self.bytes;
             let (bytes, peak) = match weights {
                 Weights::F32 => (f32, self.f32),
-                // No program says how fast it multiplies them.
+                // No program reports the speed of these products.
                 Weights::Bf16 => (bf16, f64::INFINITY),
                 Weights::Int8 => (int8, whole),
                 Weights::Int4 => (int4, whole),
@@ -111,7 +111,7 @@ impl Limits {
         (column.batch * n_new) as f64 / (encoder + n_new as f64 * step)
     }
 
-    /// A sentence.
+    /// The limits as a sentence.
     pub fn text(&self) -> String {
         let [f32, bf16, int8, int4] = self.bytes.map(|bytes| format!("{:.1}", bytes / 1e9));
         let whole = self

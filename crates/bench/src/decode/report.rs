@@ -81,8 +81,8 @@ impl Block {
         text + &self.table("GB/s of 8, 32, 64 workers", |row, column| self.reads(row, column))
     }
 
-    /// What so many workers of Cognate read from memory in a second, if each keeps the speed that
-    /// it has alone on one thread: the weights once a step.
+    /// The bytes that this number of workers of Cognate read from memory per second, if each keeps
+    /// its speed on one thread: the weights once per step.
     fn reads(&self, row: &Row, column: usize) -> Option<String> {
         if self.threads > 1 || !row.is_ours() || !row.way.runs_long_texts() {
             return None;
@@ -95,7 +95,7 @@ impl Block {
         Some([8.0, 32.0, 64.0].map(|workers| format!("{:.0}", workers * bytes / 1e9)).join(", "))
     }
 
-    /// The share of the highest possible speed of the machine.
+    /// The share of the maximum speed of the machine.
     fn of_limit(&self, row: &Row, column: usize) -> f64 {
         row.speed(column).median
             / self.limits.tokens_per_second(
@@ -106,7 +106,7 @@ impl Block {
             )
     }
 
-    /// The least ratio of the row to its peer: on one thread, Marian-base and long texts.
+    /// The minimum ratio of the row to its peer: on one thread, Marian-base and long texts.
     fn floor(&self, row: &Row, column: usize) -> Option<Bound> {
         if self.shape.is_long() {
             return row.way.long.filter(|_| self.threads == 1).map(Bound::AtLeast);
@@ -118,7 +118,7 @@ impl Block {
         is_bound.then_some(Bound::AtLeast(row.way.floors?[of_beams][of_batch]))
     }
 
-    /// A line for each missed floor, and for each call that is faster than the measured limit.
+    /// One line for each missed floor, and for each call that is faster than the measured limit.
     pub fn missed(&self) -> Vec<String> {
         let mut missed = Vec::new();
         for (row, column) in self
@@ -155,7 +155,7 @@ impl Block {
 pub struct Report {
     pub rounds: u32,
     pub blocks: Vec<Block>,
-    /// Rows without a model, with the reasons.
+    /// Rows without a model, with reasons.
     pub left_out: Vec<String>,
 }
 

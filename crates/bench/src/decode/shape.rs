@@ -2,8 +2,8 @@
 
 use crate::rows::threads;
 
-/// Tokens of each source, the end token included, and tokens generated for each, where a title does
-/// not say others.
+/// Number of tokens of each source, including the end token, and of generated tokens, unless the
+/// title states others.
 pub const LENGTHS: [usize; 2] = [24, 32];
 
 /// A model with random weights of `xtask/interop/python/make_checkpoint.py`, and the lengths of its
@@ -14,11 +14,11 @@ pub struct Shape {
     pub title: &'static str,
     /// The name of the model.
     pub model: &'static str,
-    /// Tokens of each source, the end token included, and tokens generated for each.
+    /// Number of tokens of each source, including the end token, and of generated tokens.
     pub lengths: [usize; 2],
     pub d_model: u64,
     pub d_ff: u64,
-    /// Of each stack.
+    /// Number of layers of each stack.
     pub layers: u64,
     pub vocab: u64,
     pub eos: u64,
@@ -34,7 +34,7 @@ pub const SHAPES: [Shape; 4] = [
         ..T5_SMALL
     },
     T5_SMALL,
-    // Of a summary, and of a long answer.
+    // Lengths of a summary, and of a long answer.
     Shape {
         name: "t5-small-512-128",
         title: "T5-small, 512 tokens in, 128 out",
@@ -93,8 +93,8 @@ impl Shape {
     /// Sources of random tokens, the same in every run; those of a small batch are the first of a
     /// large one.
     pub fn sources(&self, batch: usize) -> Vec<Vec<u64>> {
-        // Numerical Recipes' generator, of which the upper bits are used. The first and last few
-        // ids of a vocabulary are special.
+        // The generator of Numerical Recipes; the upper bits are used. The first and last few ids
+        // of a vocabulary are special.
         let (mut state, special) = (1u64, 16);
         let mut token = || {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223) % (1 << 32);

@@ -26,7 +26,7 @@ pub enum Weights {
 impl Weights {
     pub const ALL: [Weights; 4] = [F32, Bf16, Int8, Int4];
 
-    /// Bytes of an element, without scales; for `Int4` as if the output layer had 4 bits, too.
+    /// Bytes of an element, without scales; for `Int4` as if the output layer also had 4 bits.
     pub fn bytes(self) -> f64 {
         match self {
             F32 => 4.0,
@@ -56,10 +56,10 @@ pub struct Way {
     pub program: Program,
     /// The row with which it is compared: CTranslate2 in the same precision, or in f32.
     pub peer: Option<&'static str>,
-    /// Least ratios to the peer on one thread, Marian-base: greedy at batch 1, 8 and 32, then the
+    /// Minimum ratios to the peer on one thread, Marian-base: greedy at batch 1, 8 and 32, then the
     /// same with 4 beams.
     pub floors: Option<[[f64; 3]; 2]>,
-    /// The least ratio to the peer on long texts.
+    /// Minimum ratio to the peer on long texts.
     pub long: Option<f64>,
 }
 
@@ -68,13 +68,13 @@ impl Way {
         Way { long: Some(long), ..self }
     }
 
-    /// Whether it has a floor on long texts, or is the peer of a row that has.
+    /// Whether it has a floor on long texts, or is the peer of such a row.
     pub fn runs_long_texts(&self) -> bool {
         self.long.is_some()
             || WAYS.iter().any(|way| way.long.is_some() && way.peer == Some(self.name))
     }
 
-    /// Whether it has floors, or is the peer of a row that has.
+    /// Whether it has floors, or is the peer of such a row.
     pub fn is_compared(&self) -> bool {
         self.floors.is_some()
             || WAYS.iter().any(|way| way.floors.is_some() && way.peer == Some(self.name))
@@ -143,7 +143,7 @@ pub const fn without(
 pub const F32_EXPORT: &[&str] = &["--target", "ort"];
 pub const INT8_EXPORT: &[&str] = &["--target", "ort", "--precision", "int8"];
 
-/// All rows in the order in which they run. Rows with flags that this `cognate` does not know are
+/// All rows in the order in which they run. Rows with flags that this `cognate` does not have are
 /// left out.
 pub const WAYS: &[Way] = &[
     theirs("pytorch", "PyTorch", F32, "pytorch", false, CT2),
@@ -152,7 +152,7 @@ pub const WAYS: &[Way] = &[
     ours("cognate-tract", "Cognate on tract, portable", F32, &[], "tract", None),
     ours("cognate-tract-ort", "Cognate on tract", F32, F32_EXPORT, "tract", None),
     ours("cognate-portable", "Cognate, portable", F32, &[], "ort", None),
-    // Rows with floors directly follow their peer, so that both see the same load of the machine.
+    // Rows with floors directly follow their peer, so that both have the same load of the machine.
     theirs("ct2", "CTranslate2", F32, "ctranslate2", true, None),
     ours("cognate-ort", "Cognate", F32, F32_EXPORT, "ort", Some([[1.2; 3]; 2])).with_long(1.5),
     ours(
@@ -229,7 +229,7 @@ impl Place<'_> {
         self.folder.join("checkpoint")
     }
 
-    /// Writes the model in the form of the row. Conversions of other programs are slow and kept.
+    /// Writes the model in the form of the row. Conversions by other programs are slow and cached.
     pub fn prepare(&self, way: &Way) -> Result<()> {
         let folder = self.folder.join(way.name);
         match way.program {
@@ -285,7 +285,7 @@ impl Place<'_> {
     }
 
     pub fn script(&self, mut command: Command, name: &str) -> Command {
-        // Without files in the source tree.
+        // Writes no files into the source tree.
         command
             .arg(self.scripts.join(name))
             .env("PYTHONDONTWRITEBYTECODE", "1")

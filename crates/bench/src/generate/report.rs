@@ -13,7 +13,7 @@ use xtask::table::table;
 #[derive(Debug)]
 pub struct Cell {
     pub column: Column,
-    /// Of each program and round: wall seconds, seconds on processors.
+    /// For each program and round: wall seconds, processor seconds.
     pub seconds: Vec<Vec<[f64; 2]>>,
     pub found: Vec<Vec<Vec<i64>>>,
 }
@@ -42,8 +42,8 @@ impl Cell {
         Summary::of(rounds.map(|(program, to)| program[1] / to[1])).median
     }
 
-    /// How many sentences have the same tokens as the first program's, up to the end of the
-    /// shorter: others add end tokens and padding.
+    /// Number of sentences with the same tokens as the first program's, up to the end of the
+    /// shorter one: others add end tokens and padding.
     pub fn equal(&self, program: usize) -> usize {
         let [first, other] = [0, program].map(|program| &self.found[program]);
         first.iter().zip(other).filter(|(first, other)| other.starts_with(first)).count()

@@ -98,7 +98,7 @@ pub fn run(options: &Decode, out: &mut dyn Write) -> Result<()> {
 }
 
 impl Decode {
-    /// A call on generated tokens, equal in all runs.
+    /// A call on generated tokens, the same in all runs.
     pub fn request(&self, config: &Config) -> Request {
         let vocab = config.source_vocab.max(1);
         // 7919 is prime, so that tokens repeat late.

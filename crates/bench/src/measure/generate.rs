@@ -42,7 +42,7 @@ struct Request {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Answer {
     pub seconds: f64,
-    /// On processors, in steps of 10 ms.
+    /// Processor time, in steps of 10 ms.
     pub processor_seconds: f64,
     /// The tokens of each sentence; other programs add the end token and padding.
     pub found: Vec<Vec<i64>>,

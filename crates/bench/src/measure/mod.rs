@@ -48,7 +48,7 @@ pub fn run(measure: &Measure) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Writes a line that a waiting program reads at once.
+/// Writes a line and flushes it for a waiting program.
 pub fn print_line(out: &mut dyn Write, answer: &impl Serialize) -> Result<()> {
     writeln!(out, "{}", serde_json::to_string(answer)?)?;
     Ok(out.flush()?)
@@ -57,13 +57,13 @@ pub fn print_line(out: &mut dyn Write, answer: &impl Serialize) -> Result<()> {
 /// A translator on one thread.
 #[derive(clap::Args)]
 pub struct Single {
-    /// The folder of an export
+    /// Folder of an export
     #[arg(long, value_name = "DIR")]
     pub model: PathBuf,
-    /// What computes: auto, tract or ort
+    /// Inference engine: auto, tract or ort
     #[arg(long, default_value = "auto")]
     pub engine: Engine,
-    /// Hypotheses of a sentence; 1 is greedy
+    /// Number of hypotheses of a sentence; 1 is greedy
     #[arg(long, value_name = "N", default_value = "1")]
     pub beams: NonZeroUsize,
 }

@@ -1,5 +1,5 @@
 //! `cognate-bench measure read`: the number of bytes that this machine reads per second, if it
-//! reads the same ones repeatedly.
+//! reads the same memory repeatedly.
 //!
 //! Each step of a decoder reads all weights. Weights beyond the processor's caches come from
 //! memory, so the speed depends on their size. The best way to read differs between processors:
@@ -18,8 +18,8 @@ use serde_json::json;
 
 /// Bytes of a block: an ordinary page.
 pub const BLOCK: usize = 4096;
-/// Number of passes over the memory, of which the fastest counts, and the least bytes of a pass,
-/// compared with which starting threads is fast.
+/// Number of passes over the memory, of which the fastest counts, and minimum number of bytes of a
+/// pass, compared with which starting threads is fast.
 pub const PASSES: usize = 5;
 pub const PASS_BYTES: usize = 1 << 27;
 /// Largest size: 8 GiB, beyond every cache.

@@ -1,4 +1,4 @@
-//! `cognate-bench measure shares`: what the translation of a text spends its time on.
+//! `cognate-bench measure shares`: the shares of the parts of a translation in its time.
 
 use super::{Single, print_line};
 use anyhow::{Context, Result};
@@ -9,25 +9,25 @@ use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
-/// Measure what the translation of a text spends its time on, on one thread
+/// Measure the time of each part of a translation, on one thread
 ///
-/// Reads lines from standard input. Exports of `--target ort` only: the operators of others are the
-/// engine's.
+/// Reads lines from standard input. Only for exports with `--target ort`: the operators of others
+/// are the engine's.
 #[derive(clap::Args)]
 pub struct Shares {
     #[command(flatten)]
     pub translator: Single,
-    /// Tokens of a batch
+    /// Maximum number of tokens of a batch
     #[arg(long, value_name = "N", default_value = "2048")]
     pub batch_tokens: NonZeroUsize,
 }
 
-/// Seconds.
+/// Times in seconds.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// From text to text.
     pub total: f64,
-    /// Of these: text to tokens, and tokens to text.
+    /// The part of it from text to tokens, and from tokens to text.
     pub tokenizer: f64,
     pub encoder: f64,
     pub products: f64,
@@ -38,7 +38,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// What is in no graph, and is no tokenizer: batches, searches, and the engine's calls.
+    /// The time outside of graphs and the tokenizer: batches, searches, and the engine's calls.
     pub fn outside(&self) -> f64 {
         self.total
             - self.tokenizer
@@ -55,7 +55,7 @@ pub fn run(options: &Shares, out: &mut dyn Write) -> Result<()> {
     let translator = options.translator.open(None, Some(options.batch_tokens))?;
     let lines =
         io::stdin().lines().collect::<io::Result<Vec<String>>>().context("standard input")?;
-    // Warms up.
+    // Warm-up.
     translator.translate(&lines[..lines.len().min(100)])?;
     start_times();
     let start = Instant::now();

@@ -1,5 +1,5 @@
-//! `cognate-bench measure text`: sentences one at a time through a warm translator, text in and
-//! text out.
+//! `cognate-bench measure text`: sentences one at a time through a warm translator, from text to
+//! text.
 
 use super::{Single, print_line};
 use anyhow::{Context, Result};
@@ -11,14 +11,14 @@ use std::time::Instant;
 
 use crate::process::processor_seconds;
 
-/// Time sentences one at a time: text in, text out
+/// Measure the translation of single sentences, from text to text
 ///
-/// Answers requests of standard input, one a line: {"lines": ["A dog runs."]}
+/// Answers requests on standard input, one per line: {"lines": ["A dog runs."]}
 #[derive(clap::Args)]
 pub struct Text {
     #[command(flatten)]
     pub translator: Single,
-    /// A shortlist of tokens
+    /// File of a shortlist of tokens
     #[arg(long, value_name = "FILE")]
     pub shortlist: Option<PathBuf>,
 }
@@ -28,12 +28,12 @@ struct Request {
     lines: Vec<String>,
 }
 
-/// What a request took.
+/// The cost of a request.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Answer {
-    /// Of each line, wall time.
+    /// Wall seconds of each line.
     pub seconds: Vec<f64>,
-    /// Of all lines, on processors.
+    /// Processor seconds of all lines.
     pub processor_seconds: f64,
     pub texts: Vec<String>,
 }

@@ -2,8 +2,8 @@
 //! `cargo xtask bench train`.
 //!
 //! The run is the loop of `cognate train`, which waits between requests, so that several programs
-//! can run in turn. First it writes the files that others need for the same work: `config.json`,
-//! and the batches as lines of JSON.
+//! can run in turn. First it writes the files that other programs need for the same work:
+//! `config.json`, and the batches as lines of JSON.
 
 use super::print_line;
 use crate::driver::{Answer, Greeting};
@@ -88,7 +88,8 @@ pub fn run(options: &Train, out: &mut dyn Write) -> Result<()> {
     trainer.run(&mut |event| {
         match event {
             Event::Logged(stretch) => {
-                // The line is one update's. Its seconds are its tokens divided by their speed.
+                // The line is that of one update. Its seconds are its tokens divided by their
+                // speed.
                 logged = stretch.engine_share / stretch.tokens_per_second;
                 return ControlFlow::Continue(());
             }

@@ -1,4 +1,4 @@
-//! `cognate-bench measure transcribe`: files of audio through a warm transcriber.
+//! `cognate-bench measure transcribe`: audio files through a warm transcriber.
 
 use super::print_line;
 use crate::process::processor_seconds;
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 use xtask::memory;
 
-/// Measure the transcription of files of audio at temperature 0, each window by itself
+/// Measure the transcription of audio files at temperature 0, each window separately
 ///
 /// Answers requests on standard input, one per line: {"files": ["speech.wav"]}
 #[derive(clap::Args)]
@@ -55,7 +55,7 @@ pub struct Answer {
     /// The duration of the audio.
     pub audio_seconds: f64,
     pub seconds: f64,
-    /// On processors, in steps of 10 ms.
+    /// Processor time, in steps of 10 ms.
     pub processor_seconds: f64,
     /// The highest resident memory so far; 0 if the system does not report it.
     pub peak_bytes: u64,

@@ -15,30 +15,29 @@ use xtask::workspace::Workspace;
 /// A model that translates English text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Model {
-    /// That of testdata/multi30k-en-de, a student of 2.36 million parameters
+    /// The model in testdata/multi30k-en-de, a student of 2.36 million parameters
     Bundled,
-    /// The shape and the size of vocabulary of OPUS-MT's models, with seeded random weights
+    /// A model with the shape and vocabulary size of OPUS-MT and seeded random weights
     MarianBase,
 }
 
-/// Vocabulary of OPUS-MT's models from English to German.
+/// Vocabulary size of OPUS-MT models from English to German.
 const VOCAB: usize = 58_101;
 const END: usize = 0;
 /// Also the start token.
 const PADDING: usize = 2;
 /// The end token's weights for sinusoids whose period, divided by 2π, is within these bounds: its
-/// logit grows with the position, so that translations differ in length, but hardly any goes on
-/// forever.
+/// logit grows with the position, so that translations differ in length, but few reach the limit.
 const END_WEIGHT: f32 = 0.6;
 const PERIODS: std::ops::Range<f64> = 8.0..30.0;
-/// The last number of the decoder's output, which is that of the end token alone: translations have
-/// about as many tokens as Multi30k's references on average.
+/// The last number of the decoder's output, which only the end token reads: translations have on
+/// average about as many tokens as Multi30k's references.
 const END_BIAS: f32 = 4.4;
-/// Of translations, with the start token.
+/// Maximum length of translations, including the start token.
 const MAX_LENGTH: usize = 64;
 
 impl Model {
-    /// Of its folder.
+    /// The name of the model's folder.
     pub fn name(self) -> &'static str {
         match self {
             Model::Bundled => "bundled",
@@ -53,7 +52,7 @@ impl Model {
         }
     }
 
-    /// Translates one of so many lines that the bundled model translates.
+    /// The number of lines that the bundled model translates for each line of this one.
     pub fn share(self) -> usize {
         match self {
             Model::Bundled => 1,
@@ -61,7 +60,7 @@ impl Model {
         }
     }
 
-    /// Whether it has learned to translate, so that a shortlist names what it may choose.
+    /// Whether the model was trained to translate, so that a shortlist is meaningful.
     pub fn has_shortlist(self) -> bool {
         self == Model::Bundled
     }
@@ -75,8 +74,8 @@ impl Model {
     }
 }
 
-/// A checkpoint with the bundled tokenizer, whose vocabulary is filled up with words that no text
-/// has.
+/// A checkpoint with the bundled tokenizer, whose vocabulary is extended by words that occur in no
+/// text.
 fn marian_base(workspace: &Workspace) -> Result<PathBuf> {
     let (shape, width) = (Shape { vocab: VOCAB, ..BASE }, BASE.d_model);
     let made = checkpoint(workspace, "text/marian-base/checkpoint", shape, write)?;
@@ -95,7 +94,7 @@ fn marian_base(workspace: &Workspace) -> Result<PathBuf> {
             .write_all(&numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>())
     };
     let last_bias = format!("model.decoder.layers.{}.final_layer_norm.bias", BASE.layers - 1);
-    // As those of OPUS-MT.
+    // As in OPUS-MT models.
     put(place_of("final_logits_bias"), &[0.0; VOCAB])?;
     put(place_of(&last_bias) + width - 1, &[END_BIAS])?;
     let table = place_of("model.shared.weight");
@@ -104,8 +103,8 @@ fn marian_base(workspace: &Workspace) -> Result<PathBuf> {
     put(table + END * width, &end_weights(width))?;
     let mut settings = generation_config();
     settings["max_length"] = MAX_LENGTH.into();
-    // As CTranslate2 ends a search. By transformers' default one with random weights would go on to
-    // the limit.
+    // The condition by which CTranslate2 ends a search. With transformers' default a model with
+    // random weights would search to the limit.
     settings["early_stopping"] = true.into();
     write_json(&made.folder.join("generation_config.json"), &settings)?;
     let path = made.folder.join(TOKENIZER[0]);

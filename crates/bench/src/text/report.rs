@@ -9,7 +9,7 @@ use crate::text::model::Model;
 use crate::text::{Precision, Search, Way};
 use xtask::table::table;
 
-/// The least ratios to CTranslate2 that count as reached: of files, and of sentences one at a time.
+/// Minimum ratios to CTranslate2: for files, and for sentences one at a time.
 const FILES_FLOOR: f64 = 1.5;
 const SINGLE_FLOOR: f64 = 1.3;
 
@@ -18,13 +18,13 @@ const SINGLE_FLOOR: f64 = 1.3;
 pub struct Cell {
     pub precision: Precision,
     pub beams: usize,
-    /// Whether each program chooses tokens among those of a shortlist, the same on both sides.
+    /// Whether each program chooses tokens among those of a shortlist, the same for both programs.
     pub has_shortlist: bool,
     /// `None` for sentences one at a time.
     pub workers: Option<usize>,
     /// Seconds of each round: wall, processors.
     pub seconds: BTreeMap<Way, Vec<[f64; 2]>>,
-    /// Bytes.
+    /// Peak memory in bytes.
     pub memory: BTreeMap<Way, u64>,
     /// Wall seconds of single sentences, of all rounds.
     pub singles: BTreeMap<Way, Vec<f64>>,
@@ -54,12 +54,12 @@ impl Cell {
         format!("{} {search}{shortlist}{workers}", self.precision.ours())
     }
 
-    /// The least of all rounds: 0 wall, 1 processors.
+    /// The minimum of all rounds: 0 wall, 1 processors.
     pub fn least(&self, way: Way, clock: usize) -> f64 {
         self.seconds[&way].iter().map(|seconds| seconds[clock]).fold(f64::INFINITY, f64::min)
     }
 
-    /// CTranslate2's time over ours.
+    /// The ratio of CTranslate2's time to Cognate's.
     pub fn ratio(&self, clock: usize) -> f64 {
         self.least(Way::CTranslate2, clock) / self.least(Way::Cognate, clock)
     }
@@ -70,7 +70,7 @@ impl Cell {
         format!("{equal} of {}", ours.len())
     }
 
-    /// Words and marks of our translations.
+    /// Number of words and punctuation marks of Cognate's translations.
     fn words(&self) -> usize {
         words(&self.texts[&Way::Cognate])
     }
@@ -82,7 +82,7 @@ impl Cell {
     }
 }
 
-/// The number of words and marks, by spaces.
+/// Number of words and punctuation marks, separated by spaces.
 fn words(texts: &[String]) -> usize {
     texts.iter().map(|text| text.split_whitespace().count()).sum()
 }
@@ -96,12 +96,12 @@ pub struct Report {
     references: Vec<String>,
     pub files: Vec<Cell>,
     pub single: Vec<Cell>,
-    /// Of the whole text, in one process.
+    /// The times of the parts for the whole text, in one process.
     pub shares: Vec<(Search, Shares)>,
     pub quality: Vec<Quality>,
 }
 
-/// BLEU of our translations of Multi30k's test text of 2016: exact, and with the shortlist.
+/// BLEU of Cognate's translations of Multi30k's test text of 2016: exact, and with the shortlist.
 #[derive(Debug)]
 pub struct Quality {
     pub precision: Precision,
@@ -271,7 +271,7 @@ impl Report {
         format!(" Words a line: references {}{cells}.", mean(&self.references))
     }
 
-    /// The cells whose ratio of processor time is below the floor of its kind.
+    /// The cells whose ratio of processor time is below their floor.
     fn missed(&self) -> String {
         let floors = self
             .files

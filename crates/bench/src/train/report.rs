@@ -8,9 +8,9 @@ use crate::rows::{self, engines, threads};
 use crate::statistics::Bound;
 use xtask::table::{table, thousands};
 
-/// Least ratio of PyTorch's time in f32 to Cognate's.
+/// Minimum ratio of PyTorch's time in f32 to Cognate's.
 pub const SPEED: Bound = Bound::AtLeast(1.0);
-/// Largest ratio of Cognate's memory of training to PyTorch's in f32.
+/// Maximum ratio of Cognate's memory of training to PyTorch's in f32.
 pub const MEMORY: Bound = Bound::AtMost(1.3);
 
 /// The answers of one program, in one column.
@@ -50,7 +50,7 @@ impl Block {
     pub fn text(&self) -> String {
         let megabytes = |bytes: u64| format!("{:.0}", bytes as f64 / 1e6);
         let row = |row: &Row| {
-            // The bounds concern Cognate only.
+            // The bounds apply only to Cognate.
             let cell = |bound: Bound, ratio: f64| {
                 if row.way == Way::Cognate { bound.cell(ratio) } else { format!("{ratio:.2}") }
             };
@@ -85,7 +85,7 @@ impl Block {
         )
     }
 
-    /// A line for each missed bound.
+    /// One line for each missed bound.
     pub fn missed(&self) -> Vec<String> {
         let Some([speed, memory]) = self.row(Way::Cognate).and_then(|row| self.ratios(row)) else {
             return Vec::new();

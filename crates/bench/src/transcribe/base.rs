@@ -1,5 +1,5 @@
-//! A checkpoint of the shape of Whisper base with seeded random weights, for the time that a larger
-//! model takes.
+//! A checkpoint of the shape of Whisper base with seeded random weights, to measure the time of a
+//! larger model.
 
 use fs_err::{self as fs, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -14,10 +14,10 @@ const D_MODEL: usize = 512;
 const D_FF: usize = 2048;
 const LAYERS: usize = 6;
 const HEADS: usize = 8;
-/// Numbers of a filter in the direction of time.
+/// Size of a filter along the time axis.
 const FILTER: usize = 3;
 
-/// The configuration, by its fields in the shape of base.
+/// The configuration, as the fields of the base shape.
 const SIZES: [(&str, usize); 8] = [
     ("d_model", D_MODEL),
     ("encoder_ffn_dim", D_FF),
@@ -30,8 +30,8 @@ const SIZES: [(&str, usize); 8] = [
 ];
 
 /// Writes the checkpoint to `folder`, with vocabulary, positions, mels and tokenizer of the Whisper
-/// checkpoint `model`. Its end token has weights of 0, so that its logit never is the largest: each
-/// window has as many tokens as are allowed.
+/// checkpoint `model`. Its end token has weights of 0, so that its logit is never the largest: each
+/// window has the maximum number of tokens.
 pub(super) fn checkpoint(model: &Path, folder: &Path) -> Result<PathBuf> {
     let mut config: Value = serde_json::from_str(&fs::read_to_string(model.join("config.json"))?)
         .context("config.json")?;
@@ -85,7 +85,7 @@ fn tensors(vocab: usize, mels: usize, [source, target]: [usize; 2]) -> Vec<Tenso
         add(&format!("{side}.embed_positions.weight"), &[positions, D_MODEL]);
         let mut affine = |name: &str, shape: &[usize]| {
             add(&format!("{side}.{name}.weight"), shape);
-            // Keys have none.
+            // Keys have no bias.
             if !name.ends_with("k_proj") {
                 add(&format!("{side}.{name}.bias"), &shape[..1]);
             }

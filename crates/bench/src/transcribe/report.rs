@@ -9,9 +9,9 @@ use crate::text::Precision;
 use cognate_text::{ErrorRateSettings, Metric, Spelling};
 use xtask::table::table;
 
-/// Least ratio of faster-whisper's time to ours.
+/// Minimum ratio of faster-whisper's time to Cognate's.
 pub const SPEED: Bound = Bound::AtLeast(1.3);
-/// Largest ratio of our memory to faster-whisper's.
+/// Maximum ratio of Cognate's memory to faster-whisper's.
 pub const MEMORY: Bound = Bound::AtMost(0.5);
 
 /// Both programs on the same files.
@@ -21,7 +21,7 @@ pub struct Cell {
     pub threads: usize,
     pub batch: usize,
     pub beams: usize,
-    /// faster-whisper's and ours, as below.
+    /// faster-whisper's and Cognate's, in this order also below.
     pub engines: [String; 2],
     pub answers: [Vec<Answer>; 2],
 }
@@ -45,7 +45,7 @@ impl Cell {
         })
     }
 
-    /// faster-whisper's time on processors over ours: the median of the rounds.
+    /// The ratio of faster-whisper's processor time to Cognate's: the median of the rounds.
     pub fn ratio(&self) -> f64 {
         let [theirs, ours] = &self.answers;
         Summary::of(
@@ -64,14 +64,14 @@ impl Cell {
             .map(|rounds| rounds.iter().map(|answer| answer.peak_bytes).max().unwrap_or_default())
     }
 
-    /// Our memory over faster-whisper's.
+    /// The ratio of Cognate's memory to faster-whisper's.
     pub fn memory_ratio(&self) -> f64 {
         let [theirs, ours] = self.memory();
         ours as f64 / theirs as f64
     }
 
-    /// The word error rate of our texts in percent, if faster-whisper's were right; `NaN` without
-    /// texts.
+    /// The word error rate of Cognate's texts in percent, with faster-whisper's as references;
+    /// `NaN` without texts.
     pub fn difference(&self) -> f64 {
         let [theirs, ours] = self
             .answers

@@ -323,7 +323,7 @@ fn training_asks_for_a_language_as_translation_does() {
     };
     let (mbart, ..) = model_with("mbart", "mbart");
     let told = with_dir(&train(&mbart).failed(1), mbart.path());
-    assert!(told.ends_with("DIR: the model knows 25 languages, and none is named to translate into; set decoder_start_token_id in generation_config.json to its token"), "{told}");
+    assert!(told.ends_with("DIR: the model knows 25 languages; to choose the target language, set decoder_start_token_id in generation_config.json to its token"), "{told}");
     // PLBart's model is BART's.
     let (plbart, ..) = model_with("bart", "plbart");
     let config = plbart.path().join("config.json");

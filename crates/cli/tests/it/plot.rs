@@ -85,8 +85,8 @@ fn what_cannot_be_drawn_is_refused() {
     let endless = file("endless.jsonl", &"[".repeat(1 << 17));
     let empty = file("empty.jsonl", "{\"update\":");
     for (logs, out, expected) in [
-        (&[strange.as_str()][..], out.to_str().unwrap(), "line 13 is none of a training log"),
-        (&[&endless], out.to_str().unwrap(), "line 1 is none of a training log"),
+        (&[strange.as_str()][..], out.to_str().unwrap(), "line 13: not a line of a training log"),
+        (&[&endless], out.to_str().unwrap(), "line 1: not a line of a training log"),
         (&[&empty], out.to_str().unwrap(), "is empty"),
         (&["no/such/run"], out.to_str().unwrap(), "no/such/run"),
         (&[good, "--names", "a,b"], out.to_str().unwrap(), "2 names for 1 logs"),

@@ -230,7 +230,7 @@ fn what_cannot_be_trained_on_is_refused() {
     assert_snapshot!(refused(&[&wrong]), @r#"
     cognate: error: DIR/wrong.toml: data.train is empty, expected at least one corpus: { source = "train.en", target = "train.de" }
     DIR/wrong.toml: line 2: model.layers is unknown; expected one of init, preset, d_model, heads, d_ff, encoder_layers, decoder_layers, max_positions, norm, norm_placement, positions, relative_buckets, relative_max_distance, activation, gated, attention_score, initialisation, biases, tie_embeddings, tie_output, scale_embedding
-    DIR/wrong.toml: line 3: model.heads is 3, expected a whole width for each head: d_model 128 is no multiple of 3 heads
+    DIR/wrong.toml: line 3: model.heads is 3, expected a divisor of d_model, 128
     DIR/wrong.toml: line 5: optimiser.learning_rate: found string "high", expected a number
     "#);
     assert!(!Path::new(&out).exists());

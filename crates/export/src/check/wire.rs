@@ -3,8 +3,8 @@
 //! Source: the protobuf encoding, <https://protobuf.dev/programming-guides/encoding>.
 //!
 //! Stricter than a parser: a field that is not repeated must not occur twice. Parsers use the last
-//! of two numbers and merge two messages, but not all alike, so that a validator and an engine
-//! could read different things.
+//! of two numbers and merge two messages, but not all in the same way, so a validator and an engine
+//! could read different values.
 
 /// The fields of a message that are not repeated; other fields are lists, or unknown and skipped.
 pub(super) struct Kind {
@@ -90,7 +90,7 @@ impl<'a> Value<'a> {
 pub(super) struct Fields<'a> {
     kind: &'static Kind,
     rest: &'a [u8],
-    /// A bit for each field seen.
+    /// One bit for each field seen.
     met: u64,
 }
 

@@ -1,10 +1,10 @@
-//! Attention to shared caches in standard operations, where ONNX Runtime's operator does not have
-//! it.
+//! Attention to shared caches in standard operations, for cases that ONNX Runtime's operator does
+//! not support.
 //!
 //! The keys of a sentence are those of all its caches:
-//! `[batch, key_heads, beams · (past + 1), d_k]`. A beam's queries, of which a group of heads
-//! shares a head of keys, are positions of one product, and a mask leaves each beam the cache that
-//! holds a position.
+//! `[batch, key_heads, beams · (past + 1), d_k]`. The queries of a beam, of which a group of heads
+//! shares a head of keys, are positions of one product. A mask selects for each beam the cache that
+//! contains a position.
 
 use cognate_graph::{
     Builder, CachedAttention, Dim, Error, Graph, NodeId, Op, Tensor, Unary, concat,
@@ -53,8 +53,8 @@ fn is_special(op: &Op) -> bool {
     matches!(op, Op::CachedAttention(attention) if *attention != CachedAttention::new(attention.heads, attention.scale))
 }
 
-/// What each beam sees of the caches, `[batch, 1, beams, 1, beams · (past + 1)]`, from
-/// `holders: [batch, beams, past]`.
+/// The parts of the caches that each beam attends to, `[batch, 1, beams, 1, beams · (past + 1)]`,
+/// from `holders: [batch, beams, past]`.
 fn mask<'g>(holders: Tensor<'g>, window: Option<usize>) -> Tensor<'g> {
     let builder = holders.builder();
     let _scope = builder.root().at("cache_mask").enter();

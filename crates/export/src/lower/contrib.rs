@@ -48,7 +48,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// A cache that standard operations read.
+    /// A cache that is read by standard operations.
     fn scattered(&mut self, id: NodeId, node: &Node, at: &Dim) -> Result<(), Error> {
         let [rows, heads, _, d_k] = node.ty.shape.dims() else {
             unreachable!("verified: four axes")

@@ -99,7 +99,7 @@ impl Lowering<'_> {
         tensor
     }
 
-    /// Where new nodes go: the graph, or what is computed once before a loop.
+    /// The destination of new nodes: the graph, or the part that is computed once before a loop.
     fn place(&mut self) -> &mut GraphProto {
         if self.is_before { &mut self.before } else { &mut self.made }
     }
@@ -192,7 +192,7 @@ impl Names {
         Self { used: inputs.chain(graph.all_parameters()).map(|node| node.name.clone()).collect() }
     }
 
-    /// Both.
+    /// The names of both.
     pub(super) fn and(mut self, other: Self) -> Self {
         self.used.extend(other.used);
         self

@@ -1,7 +1,7 @@
 //! Loops, and the largest elements of rows.
 //!
-//! A body reads weights, constants and captured values by their names in the graph around it. What
-//! depends only on sizes that are known there is computed before the loop.
+//! A body reads weights, constants and captured values by their names in the graph around it.
+//! Values that depend only on sizes known there are computed before the loop.
 
 use super::emit::{Attribute, value_info};
 use super::{Lowering, lower_nodes};
@@ -43,7 +43,7 @@ impl Lowering<'_> {
         body.tensor_names =
             std::mem::take(&mut self.tensor_names).and(std::mem::take(&mut body.tensor_names));
         body.node_names = std::mem::take(&mut self.node_names);
-        // What is there already is not computed again.
+        // Sizes that exist already are not computed again.
         let is_outside = |dim: &&Dim| dim.symbols().all(|symbol| outside.symbols.contains(symbol));
         let known = |sizes: &HashMap<Dim, String>| {
             sizes.iter().filter(|(dim, _)| is_outside(dim)).map(clone).collect()
@@ -120,7 +120,7 @@ impl Lowering<'_> {
     }
 
     /// Adds nodes of a body that are computed before its loop: before this graph's own loop if they
-    /// read nothing of this graph.
+    /// do not read this graph.
     fn put(&mut self, nodes: Vec<NodeProto>, types: Vec<ValueInfoProto>) {
         let mut inside: HashSet<String> =
             self.made.input.iter().map(|input| input.name.clone()).collect();
@@ -140,8 +140,8 @@ impl Lowering<'_> {
         self.before.value_info.extend(types_before);
     }
 
-    /// Begins the computation of sizes: before the loop if they are known there. Returns where new
-    /// nodes went until now.
+    /// Begins the computation of sizes: before the loop if they are known there. Returns the
+    /// previous destination of new nodes.
     pub(super) fn enter(&mut self, dims: &[Dim]) -> bool {
         let is_outside = |outside: &Outside| {
             dims.iter().flat_map(Dim::symbols).all(|symbol| outside.symbols.contains(symbol))

@@ -72,7 +72,8 @@ impl Lowering<'_> {
             self.declare_form(shape, tensor);
             return Ok(());
         }
-        // No earlier normalisation of this value: computed here, so a later one need not.
+        // No earlier normalisation of this value exists: computed here, so a later one need not
+        // compute it.
         self.statistics.wanted.remove(&(x, epsilon.to_bits(), statistic));
         let (full, own) =
             (Type::new(node.ty.dtype, self.graph.node(x).ty.shape.clone()), node.ty.shape.clone());

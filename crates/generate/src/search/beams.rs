@@ -1,6 +1,6 @@
 //! Beam search in the operations of the language, as in `beam.rs`.
 //!
-//! `K` beams, `F = 1 + ends` (at least 2) continuations of each, of which `K` run on and as many
+//! `K` beams, `F = 1 + ends` (at least 2) continuations of each: `K` continue, and as many can
 //! finish.
 
 use super::body::{moved, when};
@@ -13,7 +13,7 @@ use cognate_graph::{DType, Dim, Tensor, concat};
 /// The score of impossible hypotheses, as in transformers.
 pub(super) const NEVER: f32 = -1e9;
 
-/// How many continuations of a sentence are looked at for each of its beams.
+/// The number of continuations of a sentence that are considered for each of its beams.
 pub(super) fn factor(settings: &Settings) -> usize {
     (1 + settings.eos_tokens.len()).max(2)
 }
@@ -22,7 +22,7 @@ pub(super) fn factor(settings: &Settings) -> usize {
 #[derive(Clone, Copy)]
 struct Continuations<'i> {
     scores: Tensor<'i>,
-    /// The beam that each continues, and with which token.
+    /// The beam that each continues, and its token.
     parent: Tensor<'i>,
     token: Tensor<'i>,
     /// Whether it ends.
@@ -42,8 +42,8 @@ struct Finished<'i> {
 }
 
 impl<'i> State<'i> {
-    /// The next state of beams that meet, whether the search goes on, and the caches of each beam's
-    /// parent, or this state, `goes_on` and `caches`.
+    /// The next state of beams, whether the search goes on, and the caches of each beam's parent;
+    /// or this state, `goes_on` and `caches`.
     pub(super) fn continue_beams(
         self,
         scored: Scored<'i>,
@@ -155,7 +155,7 @@ impl<'i> State<'i> {
         let (one, cur) = (builder.integer(1), constraints.cur);
         let last_beam = fixed.beams - one;
         let n_found = found.scores.dim(1);
-        // Only the best ones may finish.
+        // Only the best `K` may finish.
         let is_first =
             builder.range(0, &n_found).less_or_equal(last_beam).reshape([Dim::from(1), n_found]);
         let just = and(found.stops, is_first);

@@ -1,4 +1,4 @@
-//! The body of the loop: a graph of its own, which reads values of the graph around it.
+//! The body of the loop: a separate graph, which reads values of the graph around it.
 
 use super::PAST;
 use crate::Result;
@@ -16,8 +16,8 @@ pub(super) struct Captured<'o, 'i> {
     inside: HashMap<NodeId, Tensor<'i>>,
 }
 
-/// The values after `inside`, which gets `carried` as the body reads it, if `condition` holds, and
-/// otherwise `carried`: a loop of at most one iteration.
+/// The values that `inside` returns, which gets `carried` as the body reads it, if `condition` is
+/// true, and otherwise `carried`: a loop of at most one iteration.
 pub(super) fn when<'o>(
     name: &'static str,
     condition: Tensor<'o>,
@@ -68,7 +68,7 @@ impl<'o, 'i> Captured<'o, 'i> {
         Self { inner, name, outside: Vec::new(), inside: HashMap::new() }
     }
 
-    /// The value as the body reads it. To be called when every carried value is declared.
+    /// The value as the body reads it. Call it after every carried value is declared.
     pub(super) fn read(&mut self, value: Tensor<'o>) -> Tensor<'i> {
         *self.inside.entry(value.id()).or_insert_with(|| {
             self.outside.push(value);
@@ -81,8 +81,9 @@ impl<'o, 'i> Captured<'o, 'i> {
         })
     }
 
-    /// The outputs of `graph` in the body, by name. An input is given inside, or outside; what does
-    /// not depend on the former, nor on sizes that change, is computed before the loop.
+    /// The outputs of `graph` in the body, by name. An input is given inside or outside; values
+    /// that depend neither on inputs given inside nor on sizes that change are computed before the
+    /// loop.
     pub(super) fn inline<'g>(
         &mut self,
         graph: &'g Graph,
@@ -121,8 +122,8 @@ impl<'o, 'i> Captured<'o, 'i> {
                 }
             } else if matches!(node.op.class(), Class::Declared | Class::Constant) && is_before {
                 Value::Both(
-                    self.inner.copy(node, |_| unreachable!("it reads nothing")),
-                    outer.copy(node, |_| unreachable!("it reads nothing")),
+                    self.inner.copy(node, |_| unreachable!("it has no inputs")),
+                    outer.copy(node, |_| unreachable!("it has no inputs")),
                 )
             } else if is_before {
                 Value::Outside(outer.copy(node, |input| values[input.index()].outside()))
@@ -154,7 +155,7 @@ impl<'o, 'i> Value<'o, 'i> {
     fn outside(self) -> Tensor<'o> {
         match self {
             Value::Outside(value) | Value::Both(_, value) => value,
-            Value::Inside(_) => unreachable!("only what is computed before the loop is asked"),
+            Value::Inside(_) => unreachable!("only values before the loop are requested"),
         }
     }
 

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 pub(super) struct Search<'s, 'g> {
     pub(super) settings: &'s Settings,
     pub(super) inputs: Inputs<'g>,
-    /// The largest number of iterations.
+    /// Maximum number of iterations.
     pub(super) most: usize,
     pub(super) sizes: Option<FixedSizes>,
     pub(super) step: &'s Graph,
@@ -28,7 +28,7 @@ pub(super) struct Search<'s, 'g> {
     pub(super) given: HashMap<&'s str, Tensor<'g>>,
 }
 
-/// What a search found, `[batch, returned, generated]` and `[batch, returned]`.
+/// The result of a search, `[batch, returned, generated]` and `[batch, returned]`.
 pub(super) struct Found<'g> {
     pub(super) sequences: Tensor<'g>,
     pub(super) scores: Tensor<'g>,
@@ -64,7 +64,7 @@ impl<'g> Search<'_, 'g> {
         Ok(self.found(&fixed, State::of(&last, self.sizes_of_attention().is_some())))
     }
 
-    /// What every iteration reads.
+    /// The values that every iteration reads.
     fn fixed(&self, builder: &'g Builder) -> Fixed<'g> {
         let (inputs, settings) = (&self.inputs, self.settings);
         let number = |value: i64| builder.integer(value);
@@ -186,7 +186,7 @@ impl<'g> Search<'_, 'g> {
             .collect()
     }
 
-    /// Builds the body of the loop. Returns what it reads of the graph around it.
+    /// Builds the body of the loop. Returns the values that it reads of the graph around it.
     fn fill<'i>(
         &self,
         inner: &'i Builder,
@@ -273,8 +273,8 @@ impl<'g> Search<'_, 'g> {
         vec![(QUERY_POSITION.into(), query), (KEY_POSITIONS.into(), concat(0, &[written, query]))]
     }
 
-    /// The cache of the next step, from what a step made of `past`: with the new key at its place,
-    /// if the capacity is fixed.
+    /// The cache of the next step, from the output of a step for `past`: with the new key at its
+    /// place, if the capacity is fixed.
     fn kept<'i>(&self, present: Tensor<'i>, past: Tensor<'i>, iteration: Tensor<'i>) -> Tensor<'i> {
         let Some(capacity) = self.sizes.map(FixedSizes::capacity) else { return present };
         let places = iteration.builder().range(0, capacity).reshape([

@@ -1,4 +1,4 @@
-//! N-grams that would be repeated.
+//! Repeated n-grams.
 
 use super::body::Captured;
 use super::{and, larger, less, smaller};
@@ -10,7 +10,7 @@ pub(super) struct Target<'i> {
     /// `[batch, beams, length]`, of which `cur: i64 []` are tokens.
     pub(super) running: Tensor<'i>,
     pub(super) cur: Tensor<'i>,
-    /// The largest number of tokens.
+    /// Maximum number of tokens.
     pub(super) most: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Rows that do not meet: greedy search, as in `independent.rs`, and samples.
+//! Independent rows: greedy search, as in `independent.rs`, and samples.
 
 use super::beams::column;
 use super::body::when;
@@ -9,8 +9,8 @@ use crate::Result;
 use cognate_graph::{DType, Tensor};
 
 impl<'i> State<'i> {
-    /// The next state where each row continues itself, and whether one is left, or `goes_on` and
-    /// this state.
+    /// The next state in which each row continues itself, and whether one is unfinished; or this
+    /// state and `goes_on`.
     pub(super) fn continue_rows(
         self,
         scored: Scored<'i>,

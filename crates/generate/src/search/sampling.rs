@@ -1,7 +1,7 @@
 //! Sampling by a counter-based generator: the drawn tokens are a function of `seed`, the row of the
 //! batch and the step.
 //!
-//! Of the filtered logits `v` the position of the largest `v_i - ln(-ln u_i)` is a draw from their
+//! The position of the largest `v_i - ln(-ln u_i)` of the filtered logits `v` is a draw from their
 //! distribution (Gumbel 1954); the uniform `u_i` are hashes of counters, in integers below 2³¹
 //! whose squares fit into 64 bits.
 
@@ -44,7 +44,7 @@ const SHIFT: i64 = 40_503;
 pub(super) fn hash<'g>(key: Tensor<'g>, index: Tensor<'g>) -> Tensor<'g> {
     let number = |value: i64| key.builder().integer(value);
     let steps = (index * number(STEP) + key) % number(PRIME);
-    // Squares alone would not be one to one, and fixed points would stay.
+    // Squares alone would not be one to one, and would have fixed points.
     (0..3).fold(steps, |x, _| (x * (x + number(SHIFT)) + steps) % number(PRIME))
 }
 
@@ -80,7 +80,7 @@ impl<'i> Constraints<'_, 'i> {
             let values = is_cut.select(builder.scalar(f32::NEG_INFINITY), values);
             let keys = hash(column(sampling.keys), inside.cur);
             let numbers = hash(keys, sampling.ranks + builder.integer(1));
-            // 23 bits and a half: exact in single precision, never 0 or 1.
+            // 23.5 bits: exact in single precision, never 0 or 1.
             let uniform =
                 ((numbers / builder.integer(256)).cast(DType::F32) + 0.5) / (1 << 23) as f32;
             let gumbel = (uniform.map(Unary::Log) * -1.0).map(Unary::Log) * -1.0;

@@ -1,8 +1,8 @@
 //! The best continuations of each beam under the constraints, as in `constraints.rs`.
 //!
-//! Forbidden tokens are few, so their scores are changed where they are. Penalties of repetition
-//! read the tokens so far and write the scores of the whole vocabulary: they are in a loop of at
-//! most one iteration, which a search without them does not enter.
+//! Forbidden tokens are few, so their scores are changed in place. Penalties of repetition read the
+//! tokens so far and write the scores of the whole vocabulary: they are in a loop of at most one
+//! iteration, which a search without them does not enter.
 
 use super::body::{Captured, when};
 use super::repetition::Target;
@@ -23,7 +23,7 @@ pub(super) struct Constraints<'s, 'i> {
     /// The tokens so far: `[batch, beams, length]`.
     pub(super) running: Tensor<'i>,
     pub(super) fixed: Fixed<'i>,
-    /// The largest number of tokens.
+    /// Maximum number of tokens.
     pub(super) most: usize,
 }
 
@@ -33,7 +33,7 @@ pub(super) fn reads_source(settings: &Settings) -> bool {
 }
 
 impl<'s, 'i> Constraints<'s, 'i> {
-    /// The same in a body, where the tokens so far are `running`.
+    /// The same in a body, in which the tokens so far are `running`.
     pub(super) fn read<'j>(
         &self,
         captured: &mut Captured<'i, 'j>,
@@ -79,7 +79,7 @@ impl<'s, 'i> Constraints<'s, 'i> {
         // The order of the logits decides, not that of their log-probabilities.
         let [_, token] = self.forbid(logits).top_k(1);
         let log = logits.log_softmax();
-        // What is forbidden is not chosen, but its share counts.
+        // Forbidden tokens are not chosen, but their probability counts.
         let log = if self.settings.renormalize { self.normalised(self.forbid(log)) } else { log };
         let [score, token] =
             self.penalise(logits, [self.of_token(log, token), token], |inside, logits| {
@@ -90,7 +90,7 @@ impl<'s, 'i> Constraints<'s, 'i> {
         Ok(self.forced(score, token, is_last).map(each_row))
     }
 
-    /// The best continuations, or drawn ones, where a token is forced.
+    /// Replaces the best or sampled continuations by the forced token, in steps that have one.
     pub(super) fn forced(
         &self,
         mut scores: Tensor<'i>,
@@ -141,23 +141,24 @@ impl<'s, 'i> Constraints<'s, 'i> {
         Ok([next[0], next[1]])
     }
 
-    /// Log-probabilities whose sum is 1 again, if the configuration asks for it.
+    /// Log-probabilities, normalised again if the configuration requests it.
     fn normalised(&self, log: Tensor<'i>) -> Tensor<'i> {
         if self.settings.renormalize { log.log_softmax() } else { log }
     }
 
-    /// Logits and log-probabilities under all constraints but forced tokens.
+    /// Logits and log-probabilities under all constraints except forced tokens.
     pub(super) fn under_constraints(&self, logits: Tensor<'i>) -> Result<[Tensor<'i>; 2]> {
         let values = self.constrained(&[logits, logits.log_softmax()])?;
         Ok([values[0], self.normalised(values[1])])
     }
 
-    /// Logits or log-probabilities `[batch, beams, vocab]` under all constraints but forced tokens.
+    /// Logits or log-probabilities `[batch, beams, vocab]` under all constraints except forced
+    /// tokens.
     fn constrained(&self, values: &[Tensor<'i>]) -> Result<Vec<Tensor<'i>>> {
         let (builder, fixed, settings) = (self.running.builder(), &self.fixed, self.settings);
         let shape = values[0].ty().shape;
         let zeros = builder.scalar(0.0).expand(shape.clone());
-        // Positions without a token count as the first one, which is there in any case.
+        // Positions without a token count as the first one, which always exists.
         let own = less(fixed.places, self.cur)
             .select(self.running, builder.integer(settings.start_token));
         let mut penalties = Vec::new();
@@ -248,9 +249,9 @@ impl<'s, 'i> Constraints<'s, 'i> {
     }
 }
 
-/// What is added to scores, `[4, vocab]`: minus infinity where a token is forbidden, for a step in
-/// which the end is allowed, is not, and the same for the first step that chooses. `None` if no
-/// token is ever forbidden.
+/// The values added to scores, `[4, vocab]`: minus infinity where a token is forbidden. The rows
+/// are for steps in which the end is allowed or not, and the same two for the first step that
+/// chooses. `None` if no token is ever forbidden.
 pub(super) fn forbidden_rows<'g>(
     builder: &'g Builder,
     settings: &Settings,

@@ -1,16 +1,17 @@
 //! Constant sizes in place of symbols, and caches of fixed capacity.
 //!
 //! The keys of the tokens so far are at the beginning of a cache, and the step appends the new one
-//! at its end. So the positions of keys, which are `0..past + 1` in a cache that grows, are an
-//! input: those that were not written yet come after the query's, and the causal mask hides them.
+//! at its end. The positions of keys, which are `0..past + 1` in a cache that grows, are therefore
+//! an input: keys that are not written yet have positions after the query's, and the causal mask
+//! hides them.
 
 use super::PAST;
 use crate::Result;
 use crate::error::Cause;
 use cognate_graph::{Bindings, Builder, DType, Dim, Graph, Node, Op, Symbol, Tensor};
 
-/// The sizes of a graph whose shapes are constants. The number of beams is that of its settings,
-/// too.
+/// The sizes of a graph whose shapes are constants. The number of beams is also constant, that of
+/// its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedSizes {
     /// The number of sentences.
@@ -21,7 +22,7 @@ pub struct FixedSizes {
 }
 
 impl FixedSizes {
-    /// The capacity of caches: the last token of a target is not read, and the one before it is
+    /// The capacity of caches: the last token of a target is never read, and the one before it is
     /// new.
     pub(super) fn capacity(self) -> usize {
         self.length.saturating_sub(2)

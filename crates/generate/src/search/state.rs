@@ -1,4 +1,4 @@
-//! What the loop carries from step to step, and what every step reads.
+//! The values that the loop carries from step to step, and those that every step reads.
 
 use super::body::Captured;
 use super::sampling::Sampling;
@@ -21,7 +21,7 @@ pub(super) const NAMES: [&str; 12] = [
     "running_attentions",
 ];
 
-/// What a step of the decoder gives.
+/// The result of a step of the decoder.
 #[derive(Clone, Copy)]
 pub(super) struct Scored<'i> {
     /// `[batch, beams, vocab]`
@@ -46,7 +46,7 @@ impl<'o> Scored<'o> {
 /// A value of each token, `[batch, beams, length, ...]`: 0 for the start token, and after the end.
 #[derive(Clone, Copy)]
 pub(super) struct PerToken<'i> {
-    /// Of finished hypotheses; those of independent rows are in `running` alone.
+    /// Of finished hypotheses; those of independent rows are only in `running`.
     pub(super) finished: Tensor<'i>,
     pub(super) running: Tensor<'i>,
 }
@@ -55,7 +55,7 @@ pub(super) struct PerToken<'i> {
 #[derive(Clone, Copy)]
 pub(super) struct State<'i> {
     /// Finished hypotheses, best first: tokens `[batch, beams, length]`, scores, numbers of tokens,
-    /// and whether (0 or 1). Tokens of independent rows are in `running` alone.
+    /// and whether they exist (0 or 1). Tokens of independent rows are only in `running`.
     pub(super) sequences: Tensor<'i>,
     pub(super) scores: Tensor<'i>,
     pub(super) lengths: Tensor<'i>,
@@ -64,7 +64,8 @@ pub(super) struct State<'i> {
     pub(super) running: Tensor<'i>,
     pub(super) running_scores: Tensor<'i>,
     pub(super) tokens: Tensor<'i>,
-    /// Whether a sentence's finished hypotheses can still be beaten; bool `[batch, 1]`.
+    /// Whether running hypotheses of a sentence can still beat its finished ones; bool
+    /// `[batch, 1]`.
     pub(super) improvable: Tensor<'i>,
     /// Log-probabilities and cross-attentions (`[batch, beams, length, layers, heads, src]`), if
     /// they are outputs.
@@ -123,7 +124,7 @@ pub(super) fn put<'i>(is_here: Tensor<'i>, new: Tensor<'i>, values: Tensor<'i>) 
     is_here.reshape(shape).select(new, values)
 }
 
-/// What every iteration reads: computed once.
+/// The values that every iteration reads, computed once.
 pub(super) struct Fixed<'g> {
     /// The number of beams, `K`; i64 `[]`.
     pub(super) beams: Tensor<'g>,
@@ -137,8 +138,8 @@ pub(super) struct Fixed<'g> {
     /// The places of a sequence; i64 `[1, 1, length]`.
     pub(super) places: Tensor<'g>,
     pub(super) max_length: Tensor<'g>,
-    /// The step that chooses the last token, and the one whose token is `forced_bos_token`, -1 for
-    /// none; i64 `[]`.
+    /// The step that chooses the last token, and the one whose token is `forced_bos_token` (-1 for
+    /// none); i64 `[]`.
     pub(super) last_step: Tensor<'g>,
     pub(super) forced_step: Tensor<'g>,
     /// Lengths to the power of the length penalty; f32 `[length]`.
@@ -150,8 +151,8 @@ pub(super) struct Fixed<'g> {
     pub(super) forced_bos_token: Tensor<'g>,
     pub(super) repetition_penalty: Tensor<'g>,
     pub(super) no_repeat_ngram_size: Tensor<'g>,
-    /// Those of [`forbidden_rows`](super::scores::forbidden_rows), and which of them each step has;
-    /// i64 `[length]`.
+    /// The rows of [`forbidden_rows`](super::scores::forbidden_rows), and the row of each step; i64
+    /// `[length]`.
     pub(super) forbidden: Option<[Tensor<'g>; 2]>,
     /// The source's tokens and mask, if constraints read them.
     pub(super) source: Option<[Tensor<'g>; 2]>,

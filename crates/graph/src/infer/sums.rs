@@ -24,7 +24,7 @@ pub(super) fn expand(shape: &Shape, [x]: [&Type; 1]) -> Result<Type, String> {
 }
 
 pub(super) fn scatter_add([table, ids, updates]: [&Type; 3]) -> Result<Type, String> {
-    // ONNX Runtime's processor adds no rows in f16.
+    // ONNX Runtime's CPU implementation does not add rows in f16.
     expect_dtype("table", table, DType::F32)?;
     expect_dtype("ids", ids, DType::I64)?;
     same_dtype(table, updates)?;

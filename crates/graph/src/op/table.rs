@@ -1,19 +1,19 @@
 //! The table of operations: the name, class, formula and attributes of each.
 //!
-//! Passes and counts read an operation's [`Class`], so that a new operation is one row here.
+//! Passes and counts read an operation's [`Class`], so a new operation is one row here.
 
 use super::{CachedAttention, Op, Ranked, Statistic, Unary};
 use crate::{Binary, Dim, Shape, Type};
 use std::fmt;
 
-/// What passes need to know of an operation.
+/// The category of an operation for passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// A value given from outside: an input or a parameter.
     Declared,
     /// Numbers written into the graph, or computed from sizes alone.
     Constant,
-    /// The elements of the first input, in other places.
+    /// The elements of the first input in another order.
     Move,
     /// The elements of all inputs.
     Join,
@@ -21,21 +21,22 @@ pub enum Class {
     Convert,
     /// A function of one element.
     Function,
-    /// Sums, products and choices of elements that keep the order of magnitude of their operands.
+    /// Sums, products and selections of elements that keep the order of magnitude of their
+    /// operands.
     Arithmetic,
-    /// A comparison of elements, which gives truth values.
+    /// A comparison of elements; returns truth values.
     Comparison,
     /// Many elements combined into one: sums and maxima.
     Reduction,
-    /// A softmax or a part of one, along the last axis, with so many elementary steps for each
+    /// A softmax or a part of one, along the last axis, with this number of elementary steps per
     /// element.
     Softmax(u64),
-    /// A normalisation or a statistic of one, along the last axis, with so many elementary steps
-    /// for each element.
+    /// A normalisation or a statistic of one, along the last axis, with this number of elementary
+    /// steps per element.
     Normalisation(u64),
-    /// A matrix product of floating point numbers; its operands, without the bias.
+    /// A matrix product of floating point numbers with this number of operands, without the bias.
     Product(usize),
-    /// A matrix product of integers; its operands, without the bias.
+    /// A matrix product of integers with this number of operands, without the bias.
     IntegerProduct(usize),
     /// A cache, or attention to one.
     Cache,
@@ -46,7 +47,7 @@ pub enum Class {
 /// An attribute of an operation, as the text of a graph shows it.
 #[derive(Debug)]
 pub(crate) struct Attribute<'a> {
-    /// Empty where the value needs no name.
+    /// Empty if the value needs no name.
     pub(crate) name: &'static str,
     pub(crate) value: Value<'a>,
 }
@@ -83,17 +84,17 @@ impl Value<'_> {
 }
 
 impl Op {
-    /// The operation's name: ONNX's where ONNX has the operation.
+    /// The operation's name: that of ONNX if ONNX has the operation.
     pub fn name(&self) -> &'static str {
         self.row().0
     }
 
-    /// What passes need to know of it.
+    /// The category for passes.
     pub fn class(&self) -> Class {
         self.row().1
     }
 
-    /// What it computes; empty where the name says it.
+    /// The formula; empty if the name is enough.
     pub fn formula(&self) -> &'static str {
         self.row().2
     }
@@ -174,8 +175,8 @@ impl Op {
         }
     }
 
-    /// The operation with other sizes; `size` gives those in place of its own. The body of a loop
-    /// stays.
+    /// The operation with other sizes: `size` maps each of its own. The body of a loop is
+    /// unchanged.
     #[must_use]
     pub fn resized(&self, size: impl Fn(&Dim) -> Dim) -> Self {
         let shape = |shape: &Shape| -> Shape { shape.dims().iter().map(&size).collect() };
@@ -230,12 +231,12 @@ impl Op {
         }
     }
 
-    /// The sizes that it mentions.
+    /// The sizes in its attributes.
     pub fn dims(&self) -> Vec<Dim> {
         self.attributes().iter().flat_map(|attribute| attribute.value.dims()).cloned().collect()
     }
 
-    /// The attributes, in the order of the text.
+    /// The attributes in the order of the text.
     pub(crate) fn attributes(&self) -> Vec<Attribute<'_>> {
         let text = |name, value: String| Attribute { name, value: Value::Text(value) };
         let size = |name, dim| Attribute { name, value: Value::Size(dim) };

@@ -1,13 +1,12 @@
-//! Weights of 4 or 8 bits: each block of a layer's inputs counts steps of its own.
+//! Weights of 4 or 8 bits with a step size for each block of a layer's inputs.
 //!
 //! `W[j, i] ≈ (q[j, i] - zero) · s[j, i / size]`
 //!
-//! In 8 bits the largest magnitude of a block is 127 steps. In 4 bits, where a step is a seventh of
-//! that, the step with the least squared error is searched for; it may be negative, for there are
-//! eight steps to one side and seven to the other.
+//! In 8 bits the largest magnitude of a block is 127 steps. In 4 bits, where it is about seven
+//! steps, the step size with the least squared error is searched; it may be negative, because there
+//! are eight steps on one side and seven on the other.
 //!
-//! `W: [out, in]` as PyTorch keeps it, `q: u8 [out, blocks, bytes]`, `s: [out, blocks]`; see
-//! [`Blocks`].
+//! `W: [out, in]` as in PyTorch, `q: u8 [out, blocks, bytes]`, `s: [out, blocks]`; see [`Blocks`].
 
 use super::{Element, Generator, Recipe};
 use crate::{Bits, Blocks};
@@ -23,10 +22,10 @@ pub struct QuantizedBlocks {
 }
 
 impl QuantizedBlocks {
-    /// Quantises `weight: [out, in]`; nothing is read before one of the recipes is.
+    /// Quantises `weight: [out, in]`; the weight is read only when one of the recipes is.
     ///
     /// # Panics
-    /// If the weight is no matrix.
+    /// If the weight is not a matrix.
     pub fn new(weight: &Recipe, blocks: Blocks) -> Self {
         let &[outputs, inputs] = weight.shape() else {
             panic!("a layer's weight is a matrix, found {:?}", weight.shape())
@@ -111,7 +110,7 @@ impl Generator for Values {
     }
 }
 
-/// Counts of steps; the rest of the block is padded with zeros.
+/// Packs numbers of steps; the rest of the block is padded with zeros.
 fn pack(bits: Bits, block: &[f32], scale: f32, bytes: &mut [u8]) {
     let zero = f32::from(bits.zero());
     let integer = |index: usize| {
@@ -125,20 +124,20 @@ fn pack(bits: Bits, block: &[f32], scale: f32, bytes: &mut [u8]) {
     }
 }
 
-/// The nearest number of steps that there is, of two as near the even one; steps are few.
+/// The nearest representable number of steps, ties to even.
 fn count(bits: Bits, steps: f32) -> f32 {
-    // Numbers of this size have no fraction: the sum is rounded, by the addition itself and not by
-    // a call for each weight.
+    // Numbers of this size have no fraction, so the addition itself rounds the sum, without a call
+    // for each weight.
     const WHOLE: f32 = (3 << 22) as f32;
     let zero = f32::from(bits.zero());
     (steps + WHOLE - WHOLE).clamp(-zero, zero - 1.0)
 }
 
-/// Steps that are tried in 4 bits: these parts of the one with which the block's extreme is the
-/// last step of its side.
+/// Candidate step sizes in 4 bits, as parts of the one for which the block's extreme is the last
+/// step of its side.
 const PARTS: [f32; 12] = [0.66, 0.7, 0.74, 0.78, 0.82, 0.86, 0.9, 0.94, 0.97, 1.0, 1.03, 1.06];
 
-/// The step of a block; 1 for zeros.
+/// The step size of a block; 1 for zeros.
 fn scale(bits: Bits, block: &[f32]) -> f32 {
     let extreme = block
         .iter()
@@ -159,10 +158,10 @@ fn scale(bits: Bits, block: &[f32]) -> f32 {
     }
 }
 
-/// The step `s = Σ q w / Σ q²` that suits the counts `q` found with `step` best, by least squares,
-/// and by how much it lessens the squared error: `Σ (q s - w)² = Σ w² - (Σ q w)² / Σ q²`.
+/// The step size `s = Σ q w / Σ q²` that fits the numbers of steps `q` found with `step` best, by
+/// least squares, and the reduction of the squared error: `Σ (q s - w)² = Σ w² - (Σ q w)² / Σ q²`.
 fn fitted(bits: Bits, block: &[f32], step: f32) -> (f32, f32) {
-    // Side by side, as sums in a row would wait for one another.
+    // Independent sums, because consecutive additions to one sum would wait for each other.
     const LANES: usize = 8;
     let (mut products, mut squares) = ([0f32; LANES], [0f32; LANES]);
     let mut add = |lane: usize, value: f32| {
@@ -177,6 +176,6 @@ fn fitted(bits: Bits, block: &[f32], step: f32) -> (f32, f32) {
     rest.iter().enumerate().for_each(|(lane, &value)| add(lane, value));
     let (product, square) = (products.iter().sum::<f32>(), squares.iter().sum::<f32>());
     let fitted = product / square;
-    // Numbers whose squares underflow keep their step.
+    // Values whose squares underflow keep their step size.
     if fitted.is_normal() { (product * fitted, fitted) } else { (0.0, step) }
 }

@@ -4,12 +4,12 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use std::fmt;
 
-/// A type of numbers, little-endian in bytes.
+/// A number type, little-endian in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
     /// IEEE 754 binary32.
     F32,
-    /// IEEE 754 binary16: 11 bits of precision, at most 65,504.
+    /// IEEE 754 binary16: 11 bits of precision, maximum 65,504.
     F16,
     /// The upper half of binary32: 8 bits of precision, the range of binary32.
     Bf16,
@@ -20,7 +20,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// Bytes of one number.
+    /// Number of bytes of one value.
     pub fn size(self) -> usize {
         match self {
             Element::F32 => 4,
@@ -29,7 +29,7 @@ impl Element {
         }
     }
 
-    /// Decodes as many numbers as `values` holds, exactly; `bytes` need no alignment.
+    /// Decodes `values.len()` numbers exactly; `bytes` need no alignment.
     pub(super) fn decode(self, bytes: &[u8], values: &mut [f32]) {
         match self {
             Element::F32 => each(bytes, values, f32::from_le_bytes),
@@ -40,7 +40,7 @@ impl Element {
         }
     }
 
-    /// The first of the numbers in `bytes` that is not finite, and its place.
+    /// The first number in `bytes` that is not finite, with its position.
     pub(super) fn first_non_finite(self, bytes: &[u8]) -> Option<(usize, f32)> {
         match self {
             // All bits of the exponent are set.
@@ -63,8 +63,8 @@ impl Element {
         }
     }
 
-    /// Appends the numbers, rounded to the nearest, ties to even; values out of range become
-    /// infinite, or the largest integer.
+    /// Appends the numbers, rounded to nearest, ties to even; values out of range become infinite,
+    /// or the largest or smallest integer.
     pub(super) fn encode(self, values: &[f32], bytes: &mut Vec<u8>) {
         match self {
             Element::F32 => {
@@ -119,7 +119,7 @@ fn each<const SIZE: usize>(bytes: &[u8], values: &mut [f32], decode: impl Fn([u8
     }
 }
 
-/// Blocks are looked at without a branch, so that many numbers are tested at a time.
+/// Blocks are tested without a branch, so that many numbers are tested at once.
 fn first<const SIZE: usize>(
     bytes: &[u8],
     is_wanted: impl Fn([u8; SIZE]) -> bool,

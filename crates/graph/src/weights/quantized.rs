@@ -1,18 +1,17 @@
-//! Weights of 8 bits: each column of a layer's matrix counts steps of its own.
+//! Weights of 8 bits with a step size for each column of a layer's matrix.
 //!
-//! `W[j, i] ≈ q[i, j] · s[j]`, `s[j] = max_i |W[j, i]| / 127`, `q` rounded to the nearest, ties to
-//! even
+//! `W[j, i] ≈ q[i, j] · s[j]`, `s[j] = max_i |W[j, i]| / 127`, `q` rounded to nearest, ties to even
 //!
-//! `W: [out, in]` as PyTorch keeps it, `q: i8 [in, out]` as ONNX multiplies it, `s: [out]`; of a
-//! table, whose rows are gathered, `q: i8 [rows, width]`, `s: [rows, 1]`.
+//! `W: [out, in]` as in PyTorch, `q: i8 [in, out]` as ONNX multiplies it, `s: [out]`; for a table,
+//! whose rows are gathered, `q: i8 [rows, width]`, `s: [rows, 1]`.
 
 use super::{Element, Generator, Recipe};
 use std::sync::{Arc, OnceLock};
 
-/// The steps on either side of zero.
+/// The number of steps on either side of zero.
 const STEPS: f32 = 127.0;
 
-/// A layer's weight in 8 bits: recipes of its integers and of their steps.
+/// A layer's weight in 8 bits: recipes of its integers and of their step sizes.
 #[derive(Clone, Debug)]
 pub struct Quantized {
     /// `q: i8 [in, out]`
@@ -22,10 +21,10 @@ pub struct Quantized {
 }
 
 impl Quantized {
-    /// Quantises `weight: [out, in]`; nothing is read before one of the recipes is.
+    /// Quantises `weight: [out, in]`; the weight is read only when one of the recipes is.
     ///
     /// # Panics
-    /// If the weight is no matrix.
+    /// If the weight is not a matrix.
     pub fn new(weight: &Recipe) -> Self {
         let &[outputs, inputs] = weight.shape() else {
             panic!("a layer's weight is a matrix, found {:?}", weight.shape())
@@ -47,7 +46,7 @@ impl Quantized {
     }
 }
 
-/// A table in 8 bits, each row with steps of its own.
+/// A table in 8 bits with a step size for each row.
 #[derive(Clone, Debug)]
 pub struct QuantizedTable {
     /// `q: i8 [rows, width]`
@@ -57,10 +56,10 @@ pub struct QuantizedTable {
 }
 
 impl QuantizedTable {
-    /// Quantises `table: [rows, width]`; nothing is read before one of the recipes is.
+    /// Quantises `table: [rows, width]`; the table is read only when one of the recipes is.
     ///
     /// # Panics
-    /// If the table is no matrix.
+    /// If the table is not a matrix.
     pub fn new(table: &Recipe) -> Self {
         let &[rows, width] = table.shape() else {
             panic!("a table is a matrix, found {:?}", table.shape())
@@ -119,8 +118,8 @@ impl Generator for Values {
         }
         let Scales { weight, outputs, inputs, .. } = &*self.scales;
         let scales = self.scales.get();
-        // The rows `i` of `[in, out]` that the range touches: of each row `j` of the weight a short
-        // piece.
+        // The rows `i` of `[in, out]` that overlap the range: a short piece of each row `j` of the
+        // weight.
         let (from, to) = (first / outputs, (first + values.len() - 1) / outputs);
         let mut piece = vec![0f32; to + 1 - from];
         for (output, scale) in scales.iter().enumerate() {

@@ -9,12 +9,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes that live elsewhere, as a mapped file.
+/// Bytes that are stored elsewhere, such as in a mapped file.
 pub trait Storage: fmt::Debug + Send + Sync {
-    /// All of them.
+    /// All bytes.
     fn bytes(&self) -> &[u8];
 
-    /// The file that holds just these bytes, if there is one.
+    /// The file that contains exactly these bytes, if there is one.
     fn file(&self) -> Option<&Path> {
         None
     }
@@ -25,16 +25,16 @@ pub trait Storage: fmt::Debug + Send + Sync {
     }
 }
 
-/// Values that a formula gives, as sinusoids or a seeded initialisation.
+/// Values computed by a formula, such as sinusoids or a seeded initialisation.
 pub trait Generator: fmt::Debug + Send + Sync {
     /// Fills `values` with the elements from position `first` on, in row-major order.
     fn fill(&self, first: usize, values: &mut [f32]);
 }
 
-/// How to obtain one weight, row-major. Cheap to clone.
+/// The definition of one weight, row-major. Cheap to clone.
 ///
-/// Its source is stored in some [`Element`] or computed; its values are given in
-/// [`Recipe::element`], to which they are rounded where the source is more precise.
+/// Its source is stored as an [`Element`] or computed. Its values have the type
+/// [`Recipe::element`], to which they are rounded if the source is more precise.
 #[derive(Clone, Debug)]
 pub struct Recipe {
     shape: Vec<usize>,
@@ -50,27 +50,27 @@ enum Source {
         element: Element,
     },
     Generated(Arc<dyn Generator>),
-    /// One after the other along the first axis.
+    /// Concatenated along the first axis.
     Joined(Arc<[Recipe]>),
-    /// The columns from `first` on of a matrix, as rows.
+    /// The columns of a matrix from `first` on, as rows.
     Columns {
         matrix: Arc<Recipe>,
         first: usize,
     },
 }
 
-/// Where in a file a weight is stored.
+/// The location of a stored weight in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place<'r> {
     /// The file.
     pub file: &'r Path,
-    /// Its bytes.
+    /// Its range of bytes.
     pub range: Range<usize>,
-    /// The element type that readers get.
+    /// The element type for readers.
     pub element: Element,
 }
 
-/// Elements that are converted or generated at once: 256 KiB of f32.
+/// Number of elements that are converted or generated at once: 256 KiB of f32.
 const CHUNK: usize = 1 << 16;
 
 impl Recipe {
@@ -86,8 +86,8 @@ impl Recipe {
         Self::stored_as(Element::F32, storage, range, shape)
     }
 
-    /// The bytes `range` of `storage`, stored as `element`, of the given shape; given as f32 until
-    /// [`Recipe::to`] asks for another type.
+    /// The bytes `range` of `storage`, stored as `element`, of the given shape; read as f32 unless
+    /// [`Recipe::to`] selects another type.
     ///
     /// # Errors
     /// If the range exceeds the storage, or its length does not match the shape.
@@ -119,10 +119,10 @@ impl Recipe {
         Self { shape: shape.to_vec(), source: Source::Generated(generator), element: Element::F32 }
     }
 
-    /// Weights one after the other along their first axis, given as the first of them is.
+    /// Weights concatenated along their first axis, with the type of the first one.
     ///
     /// # Errors
-    /// If there are none, or if their other axes or types differ.
+    /// If there are none, or their other axes or types differ.
     pub fn joined(parts: &[Recipe]) -> Result<Self, Error> {
         let wrong = |message| Error::new(ErrorKind::Weights, "joined weight", message);
         let Some(Recipe { shape, element, .. }) = parts.first() else {
@@ -145,7 +145,7 @@ impl Recipe {
     /// The columns `range` of `matrix: [rows, width]`, as rows: `[range.len(), rows]`.
     ///
     /// # Errors
-    /// If it is no matrix, or has fewer columns.
+    /// If it is not a matrix, or has fewer columns.
     pub fn columns(matrix: &Recipe, range: Range<usize>) -> Result<Self, Error> {
         match matrix.shape[..] {
             [rows, width] if range.start <= range.end && range.end <= width => Ok(Self {
@@ -171,26 +171,25 @@ impl Recipe {
         self.shape.iter().product()
     }
 
-    /// The type in which the values are given.
+    /// The type of the values.
     pub fn element(&self) -> Element {
         self.element
     }
 
-    /// The number of bytes that [`Recipe::stream`] gives.
+    /// The number of bytes of [`Recipe::stream`].
     pub fn byte_len(&self) -> u64 {
         self.elements() as u64 * self.element.size() as u64
     }
 
-    /// The same weight, given as `element`: from the source at once, whatever it was given as
-    /// before.
+    /// The same weight with values of type `element`, converted directly from the source.
     ///
-    /// Values are rounded to the nearest, ties to even; those beyond 65,504 are infinite as f16.
+    /// Values are rounded to nearest, ties to even; in f16, those beyond 65,504 are infinite.
     #[must_use]
     pub fn to(&self, element: Element) -> Self {
         Self { element, ..self.clone() }
     }
 
-    /// The same values under another shape of as many elements.
+    /// The same values under another shape with the same number of elements.
     ///
     /// # Errors
     /// If the number of elements differs.
@@ -225,7 +224,7 @@ impl Recipe {
         }
     }
 
-    /// Gives the little-endian bytes to `sink`, piece by piece; bytes stored in the requested type
+    /// Passes the little-endian bytes to `sink`, piece by piece; bytes stored in the requested type
     /// are borrowed, not copied.
     ///
     /// # Errors
@@ -245,7 +244,7 @@ impl Recipe {
     /// Fills `values` with the elements from position `first` on, in row-major order.
     ///
     /// # Panics
-    /// If the recipe has not as many.
+    /// If the recipe has fewer elements.
     pub fn read(&self, first: usize, values: &mut [f32]) {
         match &self.source {
             Source::Stored { storage, range, element } => {
@@ -298,7 +297,7 @@ impl Recipe {
         converted
     }
 
-    /// The first stored value that is not finite, and its place in row-major order; generated
+    /// The first stored value that is not finite, with its position in row-major order; generated
     /// values are finite.
     pub fn first_non_finite(&self) -> Option<(usize, f32)> {
         match &self.source {
@@ -332,7 +331,7 @@ impl Recipe {
         }
     }
 
-    /// Whether both give the same values from the same place.
+    /// Whether both have the same values from the same location.
     pub fn same_source(&self, other: &Recipe) -> bool {
         let is_same = match (&self.source, &other.source) {
             (
@@ -359,9 +358,8 @@ impl Recipe {
         is_same && self.element == other.element
     }
 
-    /// The largest difference between the values of both, found piece by piece; NaN if one of them
-    /// is not a number, unless the bytes are equal. Free for the same place, and fast for equal
-    /// bytes.
+    /// The largest difference between the values of both, computed piece by piece; NaN if a value
+    /// is NaN, unless the bytes are equal. Free for the same location, and fast for equal bytes.
     ///
     /// # Panics
     /// If one has more elements.
@@ -390,7 +388,7 @@ impl Recipe {
         if is_number { largest } else { f32::NAN }
     }
 
-    /// The bytes of the source, if they are what [`Recipe::stream`] gives.
+    /// The bytes of the source, if they equal those of [`Recipe::stream`].
     fn bytes(&self) -> Option<&[u8]> {
         match &self.source {
             Source::Stored { storage, range, element } if *element == self.element => {
@@ -403,7 +401,7 @@ impl Recipe {
         }
     }
 
-    /// Gives all values to `sink`, in pieces.
+    /// Passes all values to `sink`, in pieces.
     fn pieces<E>(&self, mut sink: impl FnMut(&[f32]) -> Result<(), E>) -> Result<(), E> {
         let elements = self.elements();
         let mut values = vec![0f32; CHUNK.min(elements)];
@@ -419,11 +417,11 @@ impl Recipe {
 /// Fills `values` with the elements from position `first` on of the transposed columns of
 /// `matrix: [rows, width]` from `column` on.
 fn read_columns(matrix: &Recipe, column: usize, first: usize, values: &mut [f32]) {
-    /// Rows of the matrix whose values are written one after the other.
+    /// Number of rows of the matrix that are written one after the other.
     const BLOCK: usize = 16;
     let (&[rows, width], false) = (matrix.shape(), values.is_empty()) else { return };
     let end = first + values.len();
-    // Of each row of the matrix a short piece.
+    // A short piece of each row of the matrix.
     let (from, to) = (first / rows, (end - 1) / rows);
     let n_outputs = to + 1 - from;
     let mut pieces = vec![0f32; BLOCK * n_outputs];

@@ -55,8 +55,7 @@ pub(crate) fn run(
             break ended;
         }
         if !killed && start.elapsed() > PATIENCE {
-            // SAFETY: the process is a child of this one and not reaped yet, so that its id is not
-            // reused.
+            // SAFETY: the process is a child of this one and not reaped, so its id is not reused.
             unsafe { libc::kill(id, libc::SIGKILL) };
             killed = true;
         }
@@ -64,7 +63,7 @@ pub(crate) fn run(
         std::thread::sleep(INTERVAL);
     };
     let time = start.elapsed();
-    // A child starts with the highest size of this process; only a higher one is its own.
+    // A child inherits the peak size of this process; only a higher one is its own.
     let own = resident(std::process::id());
     let memory = if highest > own { highest } else { seen };
     let bytes = fs::read(&said).with_context(|| said.display().to_string())?;

@@ -8,8 +8,8 @@ use crate::parallel::Shared;
 use crate::product::{Multiply, Packed, WIDE};
 use pulp::{Simd, WithSimd};
 
-/// Queries of a block: two tiles, whose scores for 1,500 places are in the second cache beside
-/// packed keys.
+/// Number of queries of a block: two tiles, whose scores for 1,500 positions fit into the
+/// second-level cache with the packed keys and values.
 const QUERIES: usize = 24;
 
 /// [`Attention::read`](super::Attention::read) for some heads.
@@ -25,7 +25,7 @@ impl WithSimd for Blocks<'_, '_> {
         let (columns, places) = (WIDE * S::F32_LANES, memory.places);
         let [wide, deep] = [places, d_k].map(|size| size.next_multiple_of(columns));
         let (mut keys, mut values) = (Lines::zeros(d_k * wide), Lines::zeros(places * deep));
-        // Rows that begin a power of 2 apart would share lines of the cache.
+        // Rows at distances of a power of 2 would share cache lines.
         let stride = wide + S::F32_LANES;
         let (mut scores, zeros) =
             (vec![0.0; QUERIES.min(read.n) * stride], vec![0.0; wide.max(deep)]);
@@ -73,7 +73,7 @@ impl WithSimd for Blocks<'_, '_> {
                 Multiply { weights: values, x: &scores, strides, out, start, n, panels }
                     .with_simd(simd);
                 for (index, sum) in sums[..n].iter().enumerate() {
-                    // SAFETY: a thread has heads of its own.
+                    // SAFETY: each thread has its own heads.
                     let row = unsafe { out.part(read.place_of([head, first + index]), d_k) };
                     row.iter_mut().for_each(|number| *number *= 1.0 / sum);
                 }

@@ -19,7 +19,7 @@ const LANES: usize = 16;
 pub(super) struct Pairs(Groups);
 
 thread_local! {
-    /// Memory of rounded rows, for the next product.
+    /// Memory of rounded rows, reused by the next product.
     static ROUNDED: Cell<Vec<u16>> = const { Cell::new(Vec::new()) };
 }
 
@@ -65,7 +65,7 @@ impl Pairs {
         threads: &dyn Parallel,
     ) {
         rounded(x, x.len(), |x| {
-            // SAFETY: any two bytes of a number are bytes.
+            // SAFETY: any two bytes of a number are valid bytes.
             let x = unsafe { std::slice::from_raw_parts(x.as_ptr().cast(), size_of_val(x)) };
             // SAFETY: weights are packed only if the processor has the instructions.
             self.0.multiply(x, &columns, out, threads, |work| unsafe { with_avx512(work) });
@@ -73,13 +73,13 @@ impl Pairs {
     }
 }
 
-/// As [`dots_of_bf16`](super::dots_of_bf16), where the processor has the instructions.
+/// As [`dots_of_bf16`](super::dots_of_bf16), if the processor has the instructions.
 pub(super) fn dots(x: &[f32], rows: &[u16], out: &mut [f32]) {
     // SAFETY: by contract.
     rounded(x, padded_bf16(x.len()), |x| unsafe { dots_with_avx512(x, rows, out) });
 }
 
-/// Calls `work` with the nearest numbers, and zeros up to `len` of them.
+/// Calls `work` with the rounded numbers, padded with zeros to `len`.
 fn rounded(x: &[f32], len: usize, work: impl FnOnce(&[u16])) {
     let mut memory = ROUNDED.take();
     memory.resize(memory.len().max(len), 0);
@@ -123,7 +123,7 @@ impl Dots for Avx512Bf16 {
 
     #[inline(always)]
     unsafe fn dot(self, sums: __m512, bytes: u32, weights: *const i8) -> __m512 {
-        // SAFETY: by contract; the types hold the same bits.
+        // SAFETY: by contract; both types have the same bits.
         unsafe {
             let (pair, weights) =
                 (_mm512_set1_epi32(bytes as i32), _mm512_loadu_si512(weights.cast()));
@@ -164,12 +164,12 @@ fn dots_with_avx512(x: &[u16], rows: &[u16], out: &mut [f32]) {
         // A block that is not full sums its last row several times.
         let offsets: [i32; LANES] =
             std::array::from_fn(|lane| (lane.min(out.len() - 1) * n_bytes) as i32);
-        // SAFETY: an array of as many bytes.
+        // SAFETY: an array of the same size.
         let mut offsets = unsafe { _mm512_loadu_si512(offsets.as_ptr().cast()) };
         let mut sums = _mm512_setzero_ps();
         for pair in x.as_chunks::<2>().0 {
             let pair = _mm512_set1_epi32(i32::from(pair[0]) | i32::from(pair[1]) << 16);
-            // SAFETY: pairs of as many rows as `out` has places; types of the same bits.
+            // SAFETY: pairs of as many rows as `out` has elements; types with the same bits.
             unsafe {
                 let weights = _mm512_i32gather_epi32::<1>(offsets, rows.cast());
                 sums = _mm512_dpbf16_ps(
@@ -181,7 +181,7 @@ fn dots_with_avx512(x: &[u16], rows: &[u16], out: &mut [f32]) {
             offsets = _mm512_add_epi32(offsets, _mm512_set1_epi32(4));
         }
         let mut all = [0.0; LANES];
-        // SAFETY: an array of as many numbers.
+        // SAFETY: an array of the same length.
         unsafe { _mm512_storeu_ps(all.as_mut_ptr(), sums) };
         out.copy_from_slice(&all[..out.len()]);
     }

@@ -1,8 +1,8 @@
 //! The graphs of a decoder-only model, which continues its own tokens.
 //!
-//! Prompts of a batch are padded on the left. `attention_mask` says which of all tokens, past ones
-//! included, are not padding. Optimum's graph also reads the positions of the new tokens; Cognate's
-//! counts them over the mask.
+//! Prompts of a batch are padded on the left. `attention_mask` marks the tokens, past ones
+//! included, that are not padding. Optimum's graph also reads the positions of the new tokens;
+//! Cognate's computes them from the mask.
 
 use crate::attention::KeyValue;
 use crate::decoder::{DecoderInputs, Past, Prompts, decoder};

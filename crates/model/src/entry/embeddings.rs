@@ -7,7 +7,7 @@ use crate::interface::{DECODER_INPUT_IDS, INPUT_IDS};
 use cognate_graph::{Builder, DType, Dim, Error, Graph};
 
 /// Names of the graph's inputs, i64 `[batch, src]` and `[batch, tgt]`, and of its outputs,
-/// `[..., len, d_model]`, each as encoder's and decoder's.
+/// `[..., len, d_model]`, for encoder and decoder.
 #[derive(Debug)]
 pub struct EmbeddingNames;
 
@@ -16,7 +16,7 @@ impl EmbeddingNames {
     pub const IDS: [&str; 2] = [INPUT_IDS, DECODER_INPUT_IDS];
     /// Scaled token embeddings.
     pub const TOKENS: [&str; 2] = ["encoder_tokens", "decoder_tokens"];
-    /// Positional encodings; absent if positions enter in attention.
+    /// Positional encodings; absent if positions are part of attention.
     pub const POSITIONS: [&str; 2] = ["encoder_positions", "decoder_positions"];
     /// Inputs of the first layers.
     pub const SUMS: [&str; 2] = ["encoder_embeddings", "decoder_embeddings"];

@@ -4,8 +4,7 @@
 //! capacity for each layer. A step writes position `past`. When a beam continues another, its past
 //! stays where it is: `cache_beams` contains the beam of the sentence that holds each position.
 //!
-//! A decoder alone has prompts of different lengths: `cache_beams` is -1 at positions that are
-//! padding.
+//! A decoder-only model has prompts of different lengths: `cache_beams` is -1 at padding.
 
 use super::Attentions;
 use crate::interface::{ATTENTION_MASK, CACHE_BEAMS, INPUT_IDS, LOGITS, Names};
@@ -20,7 +19,7 @@ use cognate_graph::{Builder, DType, Dim, Error, Graph, Tensor};
 /// `past.{l}.*: [batch · beams, key_heads, capacity, d_k]`, `cache_beams: i64 [batch, beams, past]`
 /// -> `logits: [batch · beams, vocab]`, `present.{l}.*`: the caches with position `past` written.
 ///
-/// A decoder alone has neither mask nor `cross.{l}.*`.
+/// A decoder-only model has neither the mask nor `cross.{l}.*`.
 pub(crate) fn step(config: &Config, attentions: Attentions) -> Result<Graph, Error> {
     let is_alone = config.parts == Parts::Decoder;
     let builder = Builder::new(if is_alone { "model" } else { "decoder" });

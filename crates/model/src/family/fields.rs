@@ -89,13 +89,13 @@ impl Fields {
         })
     }
 
-    /// Whether the field is there, if only as `null`.
+    /// Whether the field exists, possibly as `null`.
     pub(super) fn has(&self, field: &str) -> bool {
         self.present(field);
         self.object.contains_key(field)
     }
 
-    /// What `read` gives, also for a missing field; `None` if the field is `null`.
+    /// The result of `read`, also for a missing field; `None` if the field is `null`.
     pub(super) fn unless_null<T>(&self, field: &str, read: impl FnOnce() -> T) -> Option<T> {
         (!self.has(field) || self.present(field).is_some()).then(read)
     }
@@ -116,7 +116,7 @@ impl Fields {
         })
     }
 
-    /// The scaling of rotary angles in `rope_scaling`, for texts of at most `max_positions`.
+    /// The scaling of rotary angles in `rope_scaling`, for texts of up to `max_positions`.
     pub(super) fn rotary_scaling(&self, max_positions: usize) -> RotaryScaling {
         const FIELD: &str = "rope_scaling";
         let Some(found) = self.present(FIELD) else { return RotaryScaling::None };
@@ -133,7 +133,7 @@ impl Fields {
         };
         let factor = || number("factor", None);
         match found.get("rope_type").or_else(|| found.get("type")).and_then(Value::as_str) {
-            // Dynamic scaling begins after the positions that the model may have.
+            // Dynamic scaling starts only after the model's maximum number of positions.
             Some("default" | "dynamic") => RotaryScaling::None,
             Some("linear") => RotaryScaling::Linear { factor: factor() },
             Some("llama3") => {
@@ -290,7 +290,7 @@ impl Fields {
         }
     }
 
-    /// Rejects every value but `wanted`, which is also the default.
+    /// Rejects every value except `wanted`, which is also the default.
     pub(super) fn refuse_other(&self, field: &str, wanted: bool) {
         if self.flag(field, wanted) != wanted {
             self.refuse(format!("{field} {} is not supported; expected {wanted}", !wanted));

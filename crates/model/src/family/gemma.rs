@@ -1,5 +1,5 @@
-//! `config.json` and tensor names of T5Gemma (Zhang et al. 2025): an encoder and a decoder as those
-//! of Gemma 2.
+//! `config.json` and tensor names of T5Gemma (Zhang et al. 2025): an encoder and a decoder like
+//! those of Gemma 2.
 
 use super::fields::Fields;
 use super::pair;
@@ -7,7 +7,7 @@ use crate::config::EncoderModel;
 use crate::{Config, Head, OutputProjection, Parts, Stack};
 use serde_json::{Map, Value};
 
-/// The `config.json` of one half, `encoder` or `decoder`, as that of a Gemma 2.
+/// The `config.json` of one half, `encoder` or `decoder`, as a `config.json` of Gemma 2.
 pub(super) fn half(object: &Map<String, Value>, name: &str) -> Result<Map<String, Value>, String> {
     let mut half = pair::half(object, name)?;
     half.insert("model_type".into(), "gemma2".into());
@@ -16,15 +16,14 @@ pub(super) fn half(object: &Map<String, Value>, name: &str) -> Result<Map<String
         "vocab_size".into(),
         object.get("vocab_size").cloned().unwrap_or_else(|| 256_000.into()),
     );
-    // Decoding starts with `bos_token_id`, unless the whole names another token.
+    // Decoding starts with `bos_token_id`, unless the outer object names another token.
     if let Some(token) = half.remove("decoder_start_token_id") {
         half.insert("bos_token_id".into(), token);
     }
     Ok(half)
 }
 
-/// The model of two halves, each of which was read as a decoder; the first of them if the class has
-/// no decoder.
+/// The model of two halves, each read as a decoder; only the first if the class has no decoder.
 pub(super) fn join(
     fields: Fields,
     class: &str,

@@ -125,7 +125,7 @@ pub(super) fn config(family: Gpt, class: &str, fields: &Fields) -> Config {
     config
 }
 
-/// What the families choose differently.
+/// The differences between the families.
 struct Choices {
     placement: NormPlacement,
     score: AttentionScore,
@@ -240,20 +240,20 @@ fn sliding_window(fields: &Fields) -> Option<usize> {
     fields.unless_null("sliding_window", || fields.optional_size("sliding_window").unwrap_or(4096))
 }
 
-/// The windows of the layers that `is_windowed` names; none if no layer has one.
+/// The windows of the layers for which `is_windowed` is true; empty if no layer has one.
 fn windows(
     window: Option<usize>,
     n_layers: usize,
     is_windowed: impl Fn(usize) -> bool,
 ) -> Vec<Option<usize>> {
-    // A number of layers that is refused elsewhere takes no memory.
+    // A number of layers that is rejected elsewhere must not take memory.
     let windows: Vec<_> = (0..n_layers.min(crate::config::MOST_LAYERS))
         .map(|index| window.filter(|_| is_windowed(index)))
         .collect();
     if windows.iter().any(Option::is_some) { windows } else { Vec::new() }
 }
 
-/// As [`windows`], unless `layer_types` names the layers.
+/// As [`windows`], unless `layer_types` lists the layers.
 fn typed_windows(
     window: Option<usize>,
     n_layers: usize,
@@ -346,8 +346,9 @@ pub(super) fn names(family: Gpt, path: &str) -> Vec<String> {
     }
 }
 
-/// Which part of the columns of a tensor is the parameter at `path`, and of how many: GPT-2 stores
-/// the weights of linear layers transposed, and those of queries, keys and values as one.
+/// The part of a tensor's columns that is the parameter at `path`, and the number of parts: GPT-2
+/// stores the weights of linear layers transposed, and those of queries, keys and values as one
+/// tensor.
 pub(super) fn columns(family: Family, path: &str) -> Option<(usize, usize)> {
     let layer =
         path.strip_prefix("decoder.layers.").filter(|_| family == Family::Gpt(Gpt::Gpt2))?;

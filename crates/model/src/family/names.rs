@@ -63,9 +63,9 @@ impl Naming<'_> {
         if is_table && self.has_idle_shared() { self.names_of("shared.weight") } else { Vec::new() }
     }
 
-    /// Which rows of the stored tensor are the parameter at `path`. transformers gives Marian's
+    /// The rows of the stored tensor that are the parameter at `path`. transformers gives Marian's
     /// decoder as many rows as the source vocabulary has, if the tables are neither shared nor
-    /// tied, though it predicts fewer.
+    /// tied, although it predicts fewer.
     pub(crate) fn rows(&self, path: &str) -> Rows {
         if let Some((half, _)) = self.half(path) {
             return half.rows(path);

@@ -1,5 +1,5 @@
-//! `config.json` of models whose halves are two models: an encoder of images and a decoder of text
-//! (transformers' `VisionEncoderDecoderModel`, as TrOCR; Li et al. 2023).
+//! `config.json` of models that consist of two models: an encoder of images and a decoder of text
+//! (transformers' `VisionEncoderDecoderModel`, such as TrOCR; Li et al. 2023).
 
 use crate::config::EncoderModel;
 use crate::{Config, Embeddings, Front, Head, Parts};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 /// The `model_type`.
 pub(super) const MODEL_TYPE: &str = "vision-encoder-decoder";
 
-/// Fields of the whole that are the decoder's.
+/// Fields of the outer object that belong to the decoder.
 const TOKENS: [&str; 4] =
     ["decoder_start_token_id", "bos_token_id", "eos_token_id", "pad_token_id"];
 
@@ -18,7 +18,7 @@ pub(super) fn half(object: &Map<String, Value>, name: &str) -> Result<Map<String
         return Err(format!("{name} is missing; expected an object"));
     };
     let mut half = half.clone();
-    // The class follows from the whole, whatever the half was saved as.
+    // The class depends on the outer object, not on how the half was saved.
     for field in ["architectures", "is_decoder", "add_cross_attention", "is_encoder_decoder"] {
         half.remove(field);
     }

@@ -43,7 +43,7 @@ pub(super) fn config(family: Vit, class: &str, fields: &Fields) -> Config {
     let config = Config {
         front: Front::Pixels(patches(family, fields)),
         encoder_model: None,
-        // No tokens are read.
+        // The model reads no tokens.
         vocab: 1,
         source_vocab: 1,
         d_model,

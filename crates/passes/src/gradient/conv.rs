@@ -3,7 +3,7 @@
 use cognate_graph::{Conv, Dim, Tensor, concat};
 
 /// With `z` the gradient `dy` with `stride - 1` zeros between its elements: `dW = x * z` over the
-/// batch, and `dx = z * W'` with the kernel reversed. `None` where the padding reaches beyond the
+/// batch, and `dx = z * W'` with the kernel reversed. `None` if the padding extends beyond the
 /// kernel.
 pub(super) fn conv<'b>(
     conv: &Conv,
@@ -24,7 +24,7 @@ pub(super) fn conv<'b>(
         axes.clone().zip(&conv.strides).fold(dy, |dy, (axis, &stride)| spread(dy, axis, stride));
     let step = |pads| Conv { strides: vec![1; kernel.len()], pads };
     let to_weight = swapped(swapped(x).conv(swapped(spread), None, step(conv.pads.clone())));
-    // Elements of `x` that the strides left out meet no kernel.
+    // Elements of `x` that the strides skip are under no kernel position.
     let to_weight = axes.clone().fold(to_weight, |all, axis| all.slice(axis, 0, weight.dim(axis)));
     let reversed = axes
         .clone()

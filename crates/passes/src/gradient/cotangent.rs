@@ -2,7 +2,7 @@
 
 use cognate_graph::{Dim, Shape, Tensor};
 
-/// The sum of what the readers of a value gave back.
+/// The sum of the gradients from the readers of a value.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cotangent<'b> {
     /// Its shape broadcasts to the value's: an axis of equal elements may have size 1.
@@ -10,8 +10,7 @@ pub(super) struct Cotangent<'b> {
     rows: Vec<Rows<'b>>,
 }
 
-/// Something added to rows of the value under the shape `table`, of as many elements: zeros are
-/// never made for the others.
+/// Values added to rows of a value reshaped to `table`; the other rows need no zeros.
 #[derive(Clone, Debug)]
 pub(super) struct Rows<'b> {
     table: Shape,
@@ -69,7 +68,8 @@ impl<'b> Cotangent<'b> {
         self.rows.iter().fold(full(dense, &shape), add).reshape(shape)
     }
 
-    /// For the operand of a Reshape: the same elements under `shape`, added to rows as before.
+    /// For the operand of a Reshape: the same elements under `shape`, with the additions to rows
+    /// unchanged.
     pub(super) fn reshaped(self, value: Tensor<'b>, shape: &Shape) -> Vec<Part<'b>> {
         let dense = self
             .dense

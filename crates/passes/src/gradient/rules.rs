@@ -1,6 +1,6 @@
 //! The gradient rule of each operation.
 //!
-//! With `y = op(x, ...)` and `dy = ∂loss/∂y`, a rule gives `dx = (∂y/∂x)ᵀ dy` for each operand.
+//! With `y = op(x, ...)` and `dy = ∂loss/∂y`, a rule returns `dx = (∂y/∂x)ᵀ dy` for each operand.
 
 use super::conv::conv;
 use super::cotangent::{Cotangent, Part, Rows, full, summed};
@@ -95,7 +95,7 @@ pub(super) fn parts<'b>(
             let axis = shape.rank() - 1;
             vec![dy.sum(&[axis]) - dy.cumulative_sum() + dy]
         }
-        // Summed axes have size 1: what came back is broadcast along them.
+        // Summed axes have size 1: the gradient is broadcast along them.
         Op::Sum(_) => vec![dy],
         Op::Expand(_) => vec![summed(dy, &shape, &inputs[0].ty().shape)],
         Op::ScatterAdd => {
@@ -142,7 +142,7 @@ pub(super) fn parts<'b>(
 
 fn unary<'b>(function: Unary, x: Tensor<'b>, y: Tensor<'b>, dy: Tensor<'b>) -> Option<Tensor<'b>> {
     match function {
-        // 0 at 0, as in PyTorch. A product with 0 or 1 is faster than a choice, on ONNX Runtime by
+        // 0 at 0, as in PyTorch. A product with 0 or 1 is faster than a Select, on ONNX Runtime by
         // a quarter.
         Unary::Relu => Some(dy * smallest(y).less_or_equal(y).cast(y.ty().dtype)),
         Unary::Sigmoid => Some(dy * (y - y * y)),
@@ -152,13 +152,13 @@ fn unary<'b>(function: Unary, x: Tensor<'b>, y: Tensor<'b>, dy: Tensor<'b>) -> O
         }
         Unary::Exp => Some(dy * y),
         Unary::Sqrt => Some(dy / (y + y)),
-        // Flat wherever it has a derivative.
+        // The derivative is 0 wherever it exists.
         Unary::Floor | Unary::Not => None,
         Unary::Log => Some(dy / x),
     }
 }
 
-/// The least positive number.
+/// The smallest positive number.
 fn smallest(x: Tensor<'_>) -> Tensor<'_> {
     x.number(match x.ty().dtype {
         DType::F16 => cognate_graph::f16::MIN_POSITIVE_SUBNORMAL.to_f32(),
@@ -203,7 +203,7 @@ fn linear<'b>(inputs: &[Tensor<'b>], dy: Tensor<'b>) -> Vec<Tensor<'b>> {
 fn matmul<'b>(left: Tensor<'b>, right: Tensor<'b>, dy: Tensor<'b>) -> Vec<Tensor<'b>> {
     let (left_shape, right_shape) = (left.ty().shape, right.ty().shape);
     if right_shape.rank() == 2 {
-        // All rows meet the same matrix.
+        // All rows are multiplied by the same matrix.
         let dy = as_rows(dy);
         return vec![
             dy.gemm(right, [false, true]).reshape(left_shape),
@@ -264,7 +264,7 @@ fn rms_norm<'b>(x: Tensor<'b>, scale: Tensor<'b>, epsilon: f32, dy: Tensor<'b>) 
 }
 
 /// The mean of each row of `x · factor`: `[..., n]`, `[n]` -> `[..., 1]`. As a product with a
-/// matrix of one column, the elements are read once and none is written.
+/// matrix of one column it reads the elements once and writes none.
 fn mean_of_products<'b>(x: Tensor<'b>, factor: Tensor<'b>) -> Tensor<'b> {
     let axis = x.ty().shape.rank() - 1;
     let sums = as_rows(x).gemm(factor.reshape([factor.dim(0), 1.into()]), [false, false]);

@@ -1,22 +1,22 @@
-//! Which nodes compute in f16, decided by the ranges of their values.
+//! Decides by the ranges of values which nodes compute in f16.
 
 use super::{LARGEST, MARGIN, Why};
 use cognate_graph::{Class, DType, Graph, Node, NodeId, Op, Program, Recipe, Scalar};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The smallest f16 of full precision. A factor below it would lose its digits, or all of itself.
+/// The smallest normal f16. A smaller factor would lose precision, or become 0.
 const SMALLEST: f32 = 6.103_515_6e-5;
 
-/// Elements of a weight that are looked at together.
+/// Number of elements of a weight that are read at once.
 const CHUNK: usize = 1 << 16;
 
-/// How large a node's values get.
+/// The range of a node's values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     largest: Option<f32>,
     /// Whether f16 can represent them, with the margin.
     fits: bool,
-    /// Whether a constant beyond the limit contributes, which a run need not show.
+    /// Whether a constant beyond the limit contributes, which a run may not show.
     is_mask: bool,
 }
 
@@ -34,7 +34,7 @@ impl WeightRanges {
         for first in (0..elements).step_by(CHUNK) {
             let values = &mut values[..CHUNK.min(elements - first)];
             recipe.read(first, values);
-            // Not `max`, which would pass over NaN.
+            // Not `max`, which would ignore NaN.
             largest = values.iter().fold(largest, |largest, value| {
                 if value.abs() <= largest || largest.is_nan() { largest } else { value.abs() }
             });
@@ -88,12 +88,12 @@ pub(super) fn ranges(
     ranges
 }
 
-/// Whether a constant beyond the limit may still be in the results.
+/// Whether a constant beyond the limit may still affect the results.
 fn passes_masks_on(class: Class) -> bool {
     matches!(class, Class::Arithmetic | Class::Move | Class::Join | Class::Reduction)
 }
 
-/// The inputs and outputs that hold floating point numbers, and whether f16 can hold them.
+/// The floating point inputs and outputs, and whether f16 can represent them.
 pub(super) fn interface_values<'g>(
     graph: &'g Graph,
     ranges: &'g [Range],
@@ -106,7 +106,7 @@ pub(super) fn interface_values<'g>(
         .map(|(name, id)| (name, ranges[id.index()].fits))
 }
 
-/// The type in which a node computes. Constants take the type that their reader needs.
+/// The type in which a node computes. Constants have the type that their reader needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Precision {
     Constant,
@@ -117,7 +117,7 @@ pub(super) enum Precision {
 /// The precision of each node.
 pub(super) struct Plan {
     precisions: Vec<Precision>,
-    /// Nodes that could be f16 and are kept in f32.
+    /// Nodes that could be f16 and stay f32.
     unwanted: BTreeSet<NodeId>,
 }
 
@@ -146,8 +146,8 @@ impl Plan {
                     continue;
                 }
                 Class::Product(_) => fit() && fits,
-                // A sum with a value that is f32 in any case, such as a normalisation's, stays f32:
-                // fewer casts and roundings.
+                // A sum with a value that stays f32, such as a normalisation's, also stays f32:
+                // this needs fewer casts and roundings.
                 Class::Function | Class::Arithmetic => fit() && fits && any_half() && !any_full(),
                 Class::Comparison | Class::Join => fit() && any_half(),
                 class @ (Class::Move | Class::Convert) => {
@@ -182,14 +182,14 @@ impl Plan {
         if self.precisions[id.index()] == Precision::Half { DType::F16 } else { DType::F32 }
     }
 
-    /// The parameters that some node reads in f16.
+    /// The parameters that a node reads in f16.
     pub(super) fn half_parameters(&self, graph: &Graph) -> BTreeSet<String> {
         let halves = graph.iter().filter(|(id, _)| self.wants(*id) == DType::F16);
         let read = halves.flat_map(|(_, node)| &node.inputs).map(|&input| graph.node(input));
         read.filter(|node| node.op == Op::Parameter).map(|node| node.name.clone()).collect()
     }
 
-    /// The values that stay f32: names with reason and largest magnitude.
+    /// The values that stay f32: names with reasons and largest magnitudes.
     pub(super) fn kept(
         &self,
         graph: &Graph,
@@ -257,7 +257,7 @@ impl Plan {
 }
 
 impl Range {
-    /// Why f16 does not hold the values, if it does not.
+    /// Why f16 cannot represent the values; `None` if it can.
     fn why(self) -> Option<Why> {
         match (self.fits, self.is_mask, self.largest) {
             (true, ..) => None,

@@ -6,8 +6,8 @@ use cognate_graph::{
 };
 use std::collections::{BTreeSet, HashMap};
 
-/// The program with the nodes of `plan` in f16, and the parameters of `in_half`; inputs and outputs
-/// as `may` allows.
+/// The program with the nodes of `plan` and the parameters `in_half` in f16; inputs and outputs
+/// only if `may` allows it.
 pub(super) fn rewrite(
     program: &Program,
     plan: &Plan,
@@ -27,16 +27,13 @@ pub(super) fn rewrite(
                 Type::new(dtype(in_half.contains(&node.name)), node.ty.shape.clone()),
             ))
         } else if matches!(node.op, Op::Scalar(Scalar::F32(_))) {
-            // Made where it is read, in the type that is needed there.
+            // Created at its readers, in the type that they need.
             None
         } else {
             Some(builder.copy(node, |input| made.value(input, plan.wants(id))))
         };
         if node.ty.dtype == DType::F16 {
-            builder.fail(format_args!(
-                "{}: is f16 already; only programs in f32 are converted",
-                node.name
-            ));
+            builder.fail(format_args!("{}: is already f16; expected a program in f32", node.name));
         }
         made.values.push(value);
     }
@@ -61,14 +58,14 @@ fn element_of(recipe: &Recipe, half: bool) -> Recipe {
 struct Made<'g, 'b> {
     graph: &'g Graph,
     builder: &'b Builder,
-    /// By node of the old graph; none for numbers.
+    /// By node of the old graph; `None` for constants.
     values: Vec<Option<Tensor<'b>>>,
-    /// Numbers, and values in the type that they do not have by themselves.
+    /// Constants, and values converted to the other type.
     cast: HashMap<(NodeId, DType), Tensor<'b>>,
 }
 
 impl<'b> Made<'_, 'b> {
-    /// The value of an old node, as `wanted` if it holds floating point numbers.
+    /// The value of an old node, in the type `wanted` if it is floating point.
     fn value(&mut self, id: NodeId, wanted: DType) -> Tensor<'b> {
         let node = self.graph.node(id);
         let value = self.values[id.index()];
@@ -83,7 +80,7 @@ impl<'b> Made<'_, 'b> {
             }
             (op, None) => self.builder.node(&node.name, op.clone(), &[]),
             (_, Some(value)) => {
-                // In the scope of the value: a parameter's is all of its path but its own name.
+                // In the scope of the value; for a parameter, its path without the last part.
                 let scope = if node.op == Op::Parameter {
                     node.name.rsplit_once('.')
                 } else {

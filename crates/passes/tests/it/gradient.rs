@@ -337,8 +337,8 @@ fn refused() {
     assert_snapshot!(messages.map(|(_, message)| message).join("\n"), @"
     tiny: no output lost; expected one of y, loss, count
     tiny: no parameter or input z, fc.w
-    y: a gradient is that of one floating point number, found f32 [rows, 4]
-    count: a gradient is that of one floating point number, found i64 [1]
+    y: expected a floating point scalar to differentiate, found f32 [rows, 4]
+    count: expected a floating point scalar to differentiate, found i64 [1]
     ids: only floating point numbers have gradients, found i64 [rows]
     ");
 }

@@ -208,7 +208,7 @@ fn half_is_not_made_of_half() {
     let once = converted(&program(1.0), |_| Some(3.0));
     let facts = Facts { seen: &|_, _| None, interface: &|_| None, keep: &|_, _| false };
     let error = half(&[&once.programs[0]], facts).unwrap_err();
-    assert_snapshot!(error, @"tiny: state: is f16 already; only programs in f32 are converted");
+    assert_snapshot!(error, @"tiny: state: is already f16; expected a program in f32");
 }
 
 #[test]

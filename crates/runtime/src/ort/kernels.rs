@@ -1,12 +1,12 @@
 //! A custom operator for ONNX Runtime that runs a [`Program`](crate::program::Program).
 //!
 //! Exported files contain only ONNX Runtime's operators. When a file written for ONNX Runtime
-//! (`--target ort`) is loaded on the CPU, [`substitute`](crate::program::substitute) replaces what
-//! programs compute by nodes of the domain [`DOMAIN`], with equal results except for rounding.
-//! [`Options::plain`](crate::Options::plain) disables this.
+//! (`--target ort`) is loaded on the CPU, [`substitute`](crate::program::substitute) replaces the
+//! operations that programs can compute by nodes of the domain [`DOMAIN`], with equal results
+//! except for rounding. [`Options::plain`](crate::Options::plain) disables this.
 //!
-//! Kernels have no mutable state but what a lock guards: the runs of several workers share the
-//! kernel of each node, see [`operator::Operator`].
+//! Kernels have no mutable state except behind a lock: the runs of several workers share the kernel
+//! of each node, see [`operator::Operator`].
 
 mod context;
 mod operator;

@@ -31,7 +31,7 @@ pub(super) struct Library {
 #[derive(Debug)]
 pub(super) enum Found {
     Library(Library),
-    /// Where it searched, and what to do.
+    /// The places that were searched, and what to do.
     Nothing(String),
 }
 
@@ -42,7 +42,7 @@ pub(super) fn add_folder(folder: PathBuf) {
     ADDED.lock().unwrap_or_else(PoisonError::into_inner).push(folder);
 }
 
-/// Where to search.
+/// The places to search.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
     /// `ORT_DYLIB_PATH`, if it is set and not empty.
@@ -93,7 +93,7 @@ pub(super) fn search(places: &Places, device: Device) -> Result<Found> {
     if let Some(path) = places.folders.iter().find_map(|folder| cached(folder, device)) {
         return probe(&path.display().to_string(), &path).map(Found::Library);
     }
-    // An unusable one is skipped, and reported if none is found.
+    // An unusable library is skipped, and reported if none is found.
     let mut unusable = String::new();
     for name in &places.names {
         let Ok(handle) = load(name) else { continue };
@@ -166,7 +166,7 @@ fn wrong(place: &str, found: impl Display) -> Error {
     )
 }
 
-/// A relative path is relative to the current folder, or else to the program's.
+/// A relative path is relative to the current folder, otherwise to the program's.
 fn named(path: &Path) -> PathBuf {
     let program = env::current_exe().ok().and_then(|program| Some(program.parent()?.join(path)));
     match program {

@@ -407,7 +407,7 @@ impl Session for OrtSession {
     fn run_in_place(&mut self, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {
         match self.shared.device {
             Device::Cpu => in_place::run(&self.shared, state, pairs),
-            // On the GPU outputs are kept as they are; nothing is copied to the host either.
+            // On the GPU outputs stay there; nothing is copied to the host either.
             Device::Cuda => run_and_exchange(self, state, pairs),
         }
     }
@@ -528,7 +528,7 @@ fn brought(reason: impl Display) -> Error {
 #[derive(Debug)]
 struct OrtTensor {
     tensor: DynTensor,
-    /// Of the rows that are kept, which may be fewer than the tensor's.
+    /// The shape with the rows that are kept, possibly fewer than the tensor's.
     shape: Vec<usize>,
 }
 
@@ -537,7 +537,7 @@ impl OrtTensor {
         self.tensor.shape().first().is_none_or(|&rows| self.shape.first() == Some(&(rows as usize)))
     }
 
-    /// Without a copy.
+    /// Lends the tensor without a copy.
     fn lent(&self) -> Result<SessionInputValue<'_>> {
         if self.has_all_rows() {
             return Ok(self.tensor.view().into());

@@ -1,4 +1,4 @@
-//! Attention: to caches that beams share, which it also writes; and to keys and values of whole
+//! Attention: to caches that beams share, which it also writes; and to the keys and values of whole
 //! sentences.
 
 use super::operation::{Among, Scores};
@@ -11,17 +11,17 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 /// Attention of one new position to caches `[rows, key_heads, capacity, d_k]`, or of several in a
-/// prefill: see [`Session::supports_prefill`](crate::Session::supports_prefill). Numbers of
-/// `query`, `key`, `value` and `out` are those of buffers, others those of inputs and outputs.
+/// prefill: see [`Session::supports_prefill`](crate::Session::supports_prefill). `news` and `out`
+/// refer to buffers, other numbers to inputs and outputs.
 pub(super) struct CachedAttention {
     /// Query, key and value.
     pub(super) news: [View; 3],
     /// Keys and values: input and output.
     pub(super) caches: [[usize; 2]; 2],
-    /// The beam of each position, `i64 [batch, beams, past]`; below 0 at padding and behind the
+    /// The beam of each position, `i64 [batch, beams, past]`; negative at padding and behind the
     /// past of a shorter sentence.
     pub(super) beams: usize,
-    /// `[1, heads, 1, past + 1]`, of which a shorter sentence takes the last: it depends on
+    /// `[1, heads, 1, past + 1]`; a shorter sentence uses the end, because the bias depends on
     /// distances.
     pub(super) bias: Option<usize>,
     pub(super) scores: Scores,
@@ -38,7 +38,7 @@ pub(super) struct MemoryAttention {
     pub(super) mask: Option<MaskSource>,
     pub(super) scale: f32,
     pub(super) out: usize,
-    /// The output `[batch, n, heads, 1, src]` of weights, if it is wanted; a prefill has none.
+    /// The output `[batch, n, heads, 1, src]` of weights, if requested; a prefill has none.
     pub(super) weights: Option<usize>,
 }
 
@@ -57,7 +57,8 @@ pub(super) struct SelfAttention {
 pub(super) enum MaskSource {
     /// The input of this number.
     Given(usize),
-    /// Of an input `i64 [batch, src]` of ones and zeros: the number that is added for a zero.
+    /// For an input `i64 [batch, src]` of ones and zeros: the number that is added where it is
+    /// zero.
     Padding(usize, f32),
 }
 
@@ -84,7 +85,7 @@ impl MaskSource {
 /// Columns of rows `[batch · n, heads · d_k]` as an output `[batch, heads, n, d_k]`.
 pub(super) struct Heads {
     pub(super) x: View,
-    /// `[batch, n, heads, d_k]`; a batch of -1 is as large as the rows are many.
+    /// `[batch, n, heads, d_k]`; a batch of -1 is inferred from the number of rows.
     pub(super) sizes: Vec<Size>,
     pub(super) output: usize,
 }
@@ -196,8 +197,8 @@ impl CachedAttention {
     }
 }
 
-/// Sentences of which `n` rows are positions from `past` on; `shape` is the number of rows and of
-/// places of the caches.
+/// A prefill: each sentence has `n` rows, the positions from `past` on; `shape` is the number of
+/// rows and of positions of the caches.
 struct Prefill {
     attention: Attention,
     n: usize,
@@ -206,7 +207,7 @@ struct Prefill {
 }
 
 impl CachedAttention {
-    /// The first place in the window of a query behind `past` places.
+    /// The first position in the window of a query after `past` positions.
     fn first_within(&self, past: usize) -> usize {
         self.scores.window.map_or(0, |window| (past + 1).saturating_sub(window))
     }
@@ -395,8 +396,8 @@ impl SelfAttention {
     }
 }
 
-/// Attention of each sentence: its queries, of which rows begin a stride apart, and its memory.
-/// Threads share the sentences, or the heads where there are fewer sentences than threads.
+/// Attention of each sentence: its queries, whose rows are a stride apart, and its memory. Threads
+/// divide the sentences, or the heads if there are fewer sentences than threads.
 fn of_sentences<'m>(
     threads: &impl Parallel,
     results: Vec<Results<'_>>,

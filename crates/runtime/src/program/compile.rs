@@ -1,8 +1,8 @@
 //! Finds the operations of a graph that a [`Program`] computes, and replaces them by one node.
 //!
-//! An operation has a level: the number of times that the way to it leaves programs for other
-//! operations. Those of one level are one program: it reads what other operations of its level and
-//! below have computed, and nothing that needs its own outputs.
+//! An operation has a level: the number of times that the path to it leaves programs for other
+//! operations. The operations of a level form one program: it reads the results of other operations
+//! of its level and below, and nothing that depends on its own outputs.
 
 use super::attention::{CachedAttention, Heads, MaskSource, MemoryAttention, SelfAttention};
 use super::constants::Constants;
@@ -28,12 +28,12 @@ pub(crate) struct Compiled {
     pub(crate) programs: Vec<Arc<Program>>,
 }
 
-/// Rows before they were reshaped or cut into columns.
+/// Rows before they were reshaped or sliced into columns.
 #[derive(Clone, Copy)]
 struct Base<'g> {
     tensor: &'g str,
     offset: usize,
-    /// Of the columns, and of the whole rows.
+    /// The width of the columns, and of the whole rows.
     width: usize,
     whole: usize,
 }
@@ -44,8 +44,7 @@ impl Base<'_> {
     }
 }
 
-/// Compiles what it can of `graph`, whose operations `read` recognises. `node` makes the node of a
-/// program.
+/// Compiles the operations of `graph` that `read` recognises. `node` creates the node of a program.
 pub(crate) fn compile(
     graph: &GraphProto,
     constants: &mut Constants,
@@ -60,7 +59,7 @@ pub(crate) fn compile(
         .collect();
     with_ends(&places, &mut operations);
     let mut needed = needed_of(&places, &operations);
-    // Programs give rows in two axes: what others read in more is left to the engine.
+    // Programs return rows in two axes; rows that others read in more axes are left to the engine.
     while let Some(wide) = operations.iter_mut().find(|operation| {
         let rows = operation.as_ref().map_or(Vec::new(), |operation| operation.outputs().0);
         rows.iter().any(|rows| needed.outside.contains(rows) && !places.has_axes(rows, 2))
@@ -105,7 +104,8 @@ pub(crate) fn compile(
     Compiled { graph: made, programs }
 }
 
-/// Lets the product of an output layer do what follows it: a factor for each row, and a bias.
+/// Merges the operations after the product of an output layer into it: a factor for each row, and a
+/// bias.
 fn with_ends<'g>(places: &Places<'g>, operations: &mut [Option<Operation<'g>>]) {
     for at in 0..operations.len() {
         let Some(Operation::Rows {
@@ -146,8 +146,8 @@ fn is_output_layer(places: &Places<'_>, rows: &str) -> bool {
     rows == LOGITS && places.is_output(rows) && places.readers(rows).is_empty()
 }
 
-/// Whether the rows that an operation reads have widths that are known, and are whole where it
-/// needs that.
+/// Whether the widths of the rows that an operation reads are known, and the rows are whole where
+/// this is required.
 fn fits<'g>(places: &Places<'g>, operation: &Operation<'g>) -> bool {
     let base = |rows: &'g str| places.base(rows);
     let whole = |rows: &'g str, width: Option<usize>| {
@@ -192,7 +192,7 @@ fn fits<'g>(places: &Places<'g>, operation: &Operation<'g>) -> bool {
 }
 
 impl<'g> Places<'g> {
-    /// The rows that `tensor` was reshaped or cut from.
+    /// The rows that `tensor` was reshaped or sliced from.
     fn base(&self, tensor: &'g str) -> Option<Base<'g>> {
         let width = |tensor: &str| usize::try_from(self.shape(tensor)?.last()?.dim_value?).ok();
         let own = width(tensor)?;
@@ -224,7 +224,7 @@ impl<'g> Places<'g> {
     }
 }
 
-/// The level of every node, whose inputs come before it.
+/// The level of every node; inputs precede their readers.
 fn levels<'g>(places: &Places<'g>, operations: &[Option<Operation<'g>>]) -> Vec<usize> {
     let mut levels = Vec::with_capacity(operations.len());
     for (node, operation) in places.graph.node.iter().zip(operations) {
@@ -249,10 +249,10 @@ fn levels<'g>(places: &Places<'g>, operations: &[Option<Operation<'g>>]) -> Vec<
     levels
 }
 
-/// What outputs need.
+/// The tensors and operations that are needed.
 struct Needed<'g> {
     nodes: BTreeSet<usize>,
-    /// Tensors that other operations, or programs as they are, read, and outputs.
+    /// Outputs, and tensors that other operations read, or programs in their original shape.
     outside: BTreeSet<&'g str>,
     /// The operations that read rows.
     readers: HashMap<&'g str, Vec<usize>>,
@@ -298,7 +298,7 @@ struct Builder<'b, 'g> {
     outputs: Vec<String>,
     /// The step that reads a tensor last.
     last: BTreeMap<&'g str, usize>,
-    /// The rows `[n, 1]` that logits are to be multiplied by, and what they are at least.
+    /// The rows `[n, 1]` that are the factor of logits, and their minimum.
     logits_scale: Option<(&'g str, f32)>,
 }
 
@@ -331,7 +331,7 @@ impl<'b, 'g> Builder<'b, 'g> {
             last,
             logits_scale,
         };
-        // Every buffer has memory of its own until its last reader is known.
+        // Every buffer has its own memory until its last reader is known.
         for operation in operations {
             let (rows, tensors) = operation.outputs();
             for rows in rows.into_iter().filter(|rows| is_output(rows)) {
@@ -576,7 +576,7 @@ impl<'b, 'g> Builder<'b, 'g> {
         let scale = self.logits_scale.and_then(|(rows, least)| {
             Some((*self.known.get(self.places.base(rows)?.tensor)?, least))
         });
-        // The softmax is that of scaled logits.
+        // The softmax is that of the scaled logits.
         let is_known = scale.is_some() == self.logits_scale.is_some();
         let best = (is_known && weights.finds_best()).then(|| self.input(BEST));
         OutputLayer { x, out, weights, steps: None, scale, shortlist: self.input(SHORTLIST), best }

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Reads constants; files stay mapped while it or bytes of them live.
+/// Reads constants; files stay mapped while this or bytes of them exist.
 pub(crate) struct Constants {
     folder: PathBuf,
     files: HashMap<String, Arc<Mmap>>,
@@ -31,8 +31,8 @@ impl Bytes {
     pub(crate) fn release(&self) {
         #[cfg(unix)]
         if let Bytes::Mapped(file, range) = self {
-            // SAFETY: the pages are those of a file, which nobody writes to. Without effect, they
-            // stay in memory.
+            // SAFETY: the pages are those of a file that nobody writes to. If the call has no
+            // effect, they stay in memory.
             let _ = unsafe {
                 file.unchecked_advise_range(
                     memmap2::UncheckedAdvice::DontNeed,
@@ -45,12 +45,12 @@ impl Bytes {
 }
 
 impl Constants {
-    /// Those of a file in `folder`.
+    /// The constants of a file in `folder`.
     pub(crate) fn new(folder: &Path) -> Self {
         Self { folder: folder.into(), files: HashMap::new() }
     }
 
-    /// The bytes of a tensor; `None` if they cannot be read, or are fewer than its shape says.
+    /// The bytes of a tensor; `None` if they cannot be read, or are fewer than its shape requires.
     pub(crate) fn bytes(&mut self, tensor: &TensorProto) -> Option<Bytes> {
         let size = match DataType::try_from(tensor.data_type).ok()? {
             DataType::Float => 4,
@@ -99,12 +99,12 @@ impl Constants {
     }
 }
 
-/// The numbers of bytes that are the upper halves of f32, in ONNX's order.
+/// The numbers in bytes that are the upper halves of f32, in ONNX's order.
 pub(crate) fn bf16_numbers(bytes: &[u8]) -> impl Iterator<Item = f32> + '_ {
     bytes.as_chunks::<2>().0.iter().map(|&[low, high]| f32::from_le_bytes([0, 0, low, high]))
 }
 
-/// The numbers of bytes in ONNX's order.
+/// The numbers in bytes in ONNX's order.
 pub(crate) fn numbers(bytes: &[u8]) -> impl Iterator<Item = f32> + '_ {
     bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes))
 }

@@ -1,4 +1,4 @@
-//! Rows of tables: tokens and their positions.
+//! Rows of tables for tokens and their positions.
 
 use super::attention::past_of;
 use super::constants::{Bytes, bf16_numbers, numbers};
@@ -18,10 +18,10 @@ pub(super) struct Embedding {
 
 pub(super) struct Positions {
     pub(super) table: Table,
-    /// Of sizes, ids are in rows of as many.
+    /// For sizes, their difference is the number of ids per row.
     pub(super) from: PositionsFrom,
-    /// The beam of each earlier position, `i64 [.., past]`, if sizes depend on their number: of a
-    /// row with fewer all is as much less.
+    /// The beam of each earlier position, `i64 [.., past]`, if sizes depend on their number:
+    /// positions of a row with a shorter past are smaller by the difference.
     pub(super) beams: Option<usize>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Table {
 pub(super) enum Numbers {
     Floats,
     Bf16,
-    /// In 8 bits, with the step of each row.
+    /// In 8 bits, with the step size of each row.
     Integers(Vec<f32>),
 }
 
@@ -54,7 +54,7 @@ impl Table {
             }
     }
 
-    /// Calls `put` with each number of a row, and its place.
+    /// Calls `put` with each number of a row and its place.
     pub(super) fn read(&self, row: usize, to: &mut [f32], put: impl Fn(&mut f32, f32)) {
         let bytes = &self.bytes.all()[row * self.row_bytes()..][..self.row_bytes()];
         match &self.numbers {

@@ -1,9 +1,9 @@
-//! Which buffers share memory.
+//! The buffers that share memory.
 
 use super::{Place, Program, Step};
 
 impl Program {
-    /// Gives buffers the memory of others that are not read any more.
+    /// Gives buffers the memory of others that are not read again.
     pub(super) fn share(&mut self) {
         let mut last = vec![0; self.buffers.len()];
         for (at, step) in self.steps.iter().enumerate() {

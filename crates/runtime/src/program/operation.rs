@@ -4,10 +4,10 @@ use super::sizes::Size;
 use cognate_export::proto::TensorProto;
 use cognate_kernels::Activation;
 
-/// An operation on rows, as the substitution of subgraphs names them, or a product.
+/// An operation on rows, as named by the substitution of subgraphs, or a product.
 #[derive(Clone)]
 pub(crate) enum Operation<'g> {
-    /// Of weights in f32, or in bfloat16, to which rows are rounded.
+    /// With weights in f32, or in bfloat16, to which rows are rounded.
     Product {
         x: &'g str,
         weight: &'g TensorProto,
@@ -19,7 +19,7 @@ pub(crate) enum Operation<'g> {
         weight: &'g TensorProto,
         step: f32,
         scale: &'g TensorProto,
-        /// What rows of an output layer are multiplied by, and what is then added.
+        /// The factor of the rows of an output layer, and the bias that is added afterwards.
         end: Option<[&'g str; 2]>,
         out: &'g str,
     },
@@ -92,27 +92,27 @@ pub(crate) struct Scores {
     pub(crate) window: Option<usize>,
 }
 
-/// A table of f32 or bfloat16, or of 8 bits with the steps of rows.
+/// A table of f32 or bfloat16, or of 8 bits with the step sizes of rows.
 #[derive(Clone, Copy)]
 pub(crate) struct TableOf<'g> {
     pub(crate) table: &'g TensorProto,
     pub(crate) steps: Option<&'g TensorProto>,
 }
 
-/// A table of positions, and which of its rows ids read.
+/// A table of positions, and the rows that ids read.
 #[derive(Clone)]
 pub(crate) struct PositionsOf<'g> {
     pub(crate) table: &'g TensorProto,
     pub(crate) from: PositionsFrom<&'g str>,
 }
 
-/// The rows of positions, in a table of which ids read one each.
+/// The rows of positions in a table; each id reads one.
 #[derive(Clone)]
 pub(crate) enum PositionsFrom<I = usize> {
     /// From the first size to the second.
     Sizes { sizes: [Size<I>; 2], counted: Option<Counted> },
-    /// As many as a beam holds of the earlier positions, in the input `[batch, beams, past]`, and
-    /// so many more.
+    /// The number of earlier positions that a beam holds, in the input `[batch, beams, past]`, plus
+    /// `offset`.
     Held { beams: I, offset: usize },
 }
 
@@ -126,25 +126,25 @@ impl<I> PositionsFrom<I> {
     }
 }
 
-/// Positions that count tokens but padding: those of the `n`th token are in the row `pad + n`,
+/// Positions that count tokens except padding: those of the `n`th token are in the row `pad + n`,
 /// those of padding in the row `pad`.
 #[derive(Clone, Copy)]
 pub(crate) struct Counted {
     pub(crate) pad: i64,
-    /// Whether each id is counted by itself, not the rows of ids.
+    /// Whether each id is counted individually, not the rows of ids.
     pub(crate) is_single: bool,
 }
 
 /// The rows that attend to each other.
 #[derive(Clone)]
 pub(crate) enum Among<M, S> {
-    /// Those of a sentence, whose number is the last axis of its mask.
+    /// Those of a sentence, whose length is the last axis of the mask.
     Masked(M),
-    /// So many, all of them.
+    /// This number of rows, all of them.
     All(S),
 }
 
-/// A mask, or the input `i64 [batch, src]` that it hides the zeros of, and the number that it adds
+/// A mask, or the input `i64 [batch, src]` whose zeros it hides, and the number that is added
 /// there.
 #[derive(Clone, Copy)]
 pub(crate) struct MaskOf<'g> {
@@ -153,7 +153,7 @@ pub(crate) struct MaskOf<'g> {
 }
 
 impl<'g> Operation<'g> {
-    /// The rows that it reads, and the tensors that it reads as they are.
+    /// The rows that it reads, and the tensors that it reads in their original shape.
     pub(super) fn inputs(&self) -> (Vec<&'g str>, Vec<&'g str>) {
         let (rows, tensors) = match self {
             Self::Product { x, .. } => (vec![*x], vec![]),

@@ -1,8 +1,8 @@
 //! The output layer: all logits, those of some tokens, or those of the best tokens of each row.
 //!
-//! For a small model it is most of a step. Which logits are computed is what a call asks for by
-//! inputs that the file does not have, [`SHORTLIST`] and [`BEST`]. Weights are packed for what is
-//! asked first: a decoder that only ever wants the best tokens has no f32 panels in memory.
+//! In a small model it is most of a step. A call selects the logits by inputs that the file does
+//! not have, [`SHORTLIST`] and [`BEST`]. Weights are packed for the first use of each kind: a
+//! decoder that only requests the best tokens has no f32 panels in memory.
 
 use super::product::{Columns, Packed, Source};
 use super::{Call, Elements, Program, Result, Scratch, Step, Tensors, expected};
@@ -20,7 +20,7 @@ use std::sync::{OnceLock, PoisonError};
 
 /// The output whose columns are tokens.
 pub(super) const LOGITS: &str = "logits";
-/// The output that logits are to be multiplied by, if there is one.
+/// The output with the factors of logits, if there is one.
 pub(super) const LOGITS_SCALE: &str = "logits_scale";
 
 /// The output layer; numbers are those of buffers and of inputs.
@@ -28,13 +28,13 @@ pub(super) struct OutputLayer {
     pub(super) x: usize,
     pub(super) out: usize,
     pub(super) weights: LayerWeights,
-    /// The rows `[n, 1]` that products of integers are multiplied by, before their bias is added.
+    /// The factors `[n, 1]` of products of integers, before their bias is added.
     pub(super) steps: Option<usize>,
-    /// The rows `[n, 1]` of which [`LOGITS_SCALE`] is made, and what they are at least.
+    /// The rows `[n, 1]` from which [`LOGITS_SCALE`] is computed, and their minimum.
     pub(super) scale: Option<(usize, f32)>,
     /// The input of tokens to choose from.
     pub(super) shortlist: usize,
-    /// The input of how many best tokens are wanted.
+    /// The input with the number of best tokens.
     pub(super) best: Option<usize>,
 }
 
@@ -43,18 +43,18 @@ pub(super) enum LayerWeights {
     Integers(Screen),
 }
 
-/// Weights of which the forms that calls ask for are kept.
+/// Weights with the packed forms that calls have used.
 pub(super) struct Floats {
     source: Source,
     packed: OnceLock<Packed>,
     screen: OnceLock<Option<Screen>>,
 }
 
-/// The columns of some tokens, in the form that was asked for.
+/// The columns of some tokens, in the form that was used.
 pub(super) struct Chosen {
     tokens: Vec<i64>,
     columns: Vec<usize>,
-    /// Of products of integers.
+    /// For products of integers.
     bias: Vec<f32>,
     weights: Option<ChosenWeights>,
     screen: Option<Screen>,
@@ -101,7 +101,7 @@ impl Floats {
 /// Weights in the form that computes logits.
 enum Product<'p> {
     Floats(&'p Packed),
-    /// Products of integers, and what rows are multiplied by before this bias is added.
+    /// Products of integers, and the factors of rows before the bias is added.
     Integers {
         weights: &'p IntegerWeights,
         steps: Option<&'p [f32]>,
@@ -117,7 +117,7 @@ impl Product<'_> {
         }
     }
 
-    /// Some columns for some rows of what is in a buffer.
+    /// Some columns for some rows of a buffer.
     fn multiply(
         &self,
         (x, rows): (&Elements<'_>, Range<usize>),
@@ -157,13 +157,13 @@ impl Product<'_> {
 }
 
 impl LayerWeights {
-    /// Whether the best tokens are found faster than all logits are written and read, and f32 can
-    /// name every token.
+    /// Whether finding the best tokens is faster than writing and reading all logits, and f32 can
+    /// represent every token.
     pub(super) fn finds_best(&self) -> bool {
         (1024..1 << 24).contains(&self.outputs())
     }
 
-    /// Those of chosen columns, or of all, with the steps of rows.
+    /// The weights of the chosen columns, or of all, with the step sizes of rows.
     fn product<'p>(
         &'p self,
         chosen: Option<&'p mut Chosen>,
@@ -187,7 +187,7 @@ impl LayerWeights {
         }
     }
 
-    /// What is added to products of integers, of chosen columns.
+    /// The bias of products of integers for the chosen columns.
     fn bias_of(&self, columns: &[usize]) -> Vec<f32> {
         match self {
             Self::Floats(_) => Vec::new(),
@@ -202,7 +202,7 @@ impl LayerWeights {
         }
     }
 
-    /// The tokens in a list, if the layer has them all.
+    /// The tokens in a list, if all are in the layer.
     fn tokens(&self, what: &str, tokens: &[i64]) -> Result<Vec<usize>> {
         let n = self.outputs();
         let place = |&token: &i64| {
@@ -263,7 +263,7 @@ impl OutputLayer {
         Ok(())
     }
 
-    /// The columns that a call chooses, of an earlier one if it chose the same.
+    /// The columns that a call chooses; reused from an earlier call with the same choice.
     fn chosen<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<Option<Chosen>> {
         let (_, tokens) = call.tensors.integers(self.shortlist)?;
         if tokens.is_empty() {
@@ -278,18 +278,18 @@ impl OutputLayer {
     }
 }
 
-/// Memory of a search for the best tokens, for the next one.
+/// Memory of a search for the best tokens, reused by the next one.
 #[derive(Default)]
 pub(super) struct Room {
     search: cognate_kernels::Room,
-    /// Of a row.
+    /// For one row.
     columns: Columns,
     /// Rows in bfloat16.
     rounded: Vec<f32>,
 }
 
 impl OutputLayer {
-    /// The wanted tokens of each row, of all or of chosen tokens, by bounds of their logits;
+    /// The requested tokens of each row, among all or the chosen tokens, by bounds of their logits;
     /// without the softmax.
     fn best<'c, T: Tensors<'c>>(
         &self,
@@ -378,7 +378,7 @@ impl OutputLayer {
         found
     }
 
-    /// The same with the softmax, while logits are computed.
+    /// The same with the softmax, in one pass over the logits.
     fn best_in_one_pass<'c, T: Tensors<'c>>(
         &self,
         call: &mut Call<'_, 'c, T>,
@@ -413,7 +413,8 @@ impl OutputLayer {
         found
     }
 
-    /// Writes tokens and logits, as of [`Session::finds_best`](crate::Session::finds_best).
+    /// Writes tokens and logits in the format of
+    /// [`Session::finds_best`](crate::Session::finds_best).
     fn put<'c, T: Tensors<'c>>(
         &self,
         call: &mut Call<'_, 'c, T>,
@@ -442,7 +443,7 @@ impl OutputLayer {
     }
 }
 
-/// Where tokens are among chosen columns.
+/// The positions of tokens among the chosen columns.
 fn among(columns: &[usize], tokens: Vec<usize>) -> Vec<usize> {
     tokens
         .into_iter()
@@ -474,8 +475,8 @@ impl Program {
     }
 }
 
-/// Declares the inputs of a program's output layer in a graph, and that logits have as many columns
-/// as is asked for. Returns the number of inputs.
+/// Declares the inputs of a program's output layer in a graph, and a variable number of columns of
+/// the logits. Returns the number of inputs.
 pub(super) fn declare(graph: &mut GraphProto, program: &Program) -> usize {
     let Some(layer) = program.output_layer() else { return 0 };
     let axis =

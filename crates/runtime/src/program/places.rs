@@ -52,7 +52,7 @@ impl<'g> Places<'g> {
             .filter(|node| node.op_type == operation && node.domain.is_empty())
     }
 
-    /// The node that computes `tensor`.
+    /// The index of the node that computes `tensor`.
     pub(crate) fn source(&self, tensor: &str) -> Option<usize> {
         self.givers.get(tensor).copied()
     }

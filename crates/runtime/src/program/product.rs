@@ -1,4 +1,4 @@
-//! Products with weights of a file, in f32 or bfloat16.
+//! Products with weights from a file, in f32 or bfloat16.
 
 use super::constants::{Bytes, bf16_numbers, numbers};
 use cognate_kernels::{Bf16Weights, Parallel, Weights, dots, dots_of_bf16, padded_bf16};
@@ -7,14 +7,14 @@ use std::ops::Range;
 /// Weights `[outputs, inputs]` and a bias in a file.
 pub(super) struct Source {
     pub(super) bytes: Bytes,
-    /// Whether weights are in bfloat16, to which the rows that they multiply are rounded.
+    /// Whether weights are in bfloat16, to which the rows that are multiplied are rounded.
     pub(super) is_bf16: bool,
     pub(super) inputs: usize,
     pub(super) outputs: usize,
     pub(super) bias: Option<Vec<f32>>,
 }
 
-/// Memory of columns, for the next ones.
+/// Memory for columns, reused for the next ones.
 #[derive(Default)]
 pub(super) struct Columns {
     floats: Vec<f32>,
@@ -61,7 +61,8 @@ impl Source {
         self.packed(outputs.len(), |place, row| self.fill(outputs[place], row), Some(&bias))
     }
 
-    /// The numbers of some outputs for a row, with the bits that they have among all.
+    /// The products of some outputs with a row, bit for bit equal to those computed with all
+    /// outputs.
     pub(super) fn some(
         &self,
         x: &[f32],

@@ -11,7 +11,7 @@ fn programs() -> MutexGuard<'static, (i64, BTreeMap<i64, Kernel>)> {
     PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a node computes, on how many threads, and whether sentences have pasts of their own
+/// The program of a node, the number of threads, and whether sentences may have pasts of different
 /// lengths.
 #[derive(Clone)]
 pub(crate) struct Kernel {
@@ -27,7 +27,7 @@ impl Kernel {
     }
 }
 
-/// A kernel that nodes find by its number, as long as this lives.
+/// A kernel that nodes find by its number while this value exists.
 pub(crate) struct Registered(i64);
 
 impl Registered {

@@ -3,13 +3,13 @@
 use super::embedding::{Table, held};
 use super::{Call, Result, Tensors, View, expected};
 
-/// `x · cosines + exchanged(x) · sines` of each head, whose halves are exchanged, in rows
+/// `x · cosines + exchanged(x) · sines` of each head, where `exchanged` swaps the halves, in rows
 /// `[n, heads · d_k]`.
 pub(super) struct Rotation {
     pub(super) x: View,
     /// Cosines and sines of each position, `[positions, d_k]`.
     pub(super) tables: [Table; 2],
-    /// The input `i64 [batch, beams, past]`, of which a row's position is the number of beams.
+    /// The input `i64 [batch, beams, past]`; a row's position is its number of beams.
     pub(super) beams: usize,
     pub(super) out: usize,
 }

@@ -5,7 +5,7 @@ use super::sizes::{Size, values};
 use super::{Call, Result, Tensors, by_parts, expected};
 use cognate_kernels::{Activation, Norm, Place, Quantised, Rows};
 
-/// Rows of `x` with the operations of [`Rows`]; numbers are those of buffers.
+/// Rows of `x` with the operations of [`Rows`]; numbers are indices of buffers.
 pub(super) struct BetweenProducts {
     pub(super) x: usize,
     pub(super) scale: Option<usize>,
@@ -13,7 +13,7 @@ pub(super) struct BetweenProducts {
     pub(super) residual: Option<usize>,
     pub(super) norm: Option<RowNorm>,
     pub(super) activation: Activation,
-    /// Where the rows go, possibly over `x`; `None` if only bytes are read.
+    /// The destination of the rows, possibly `x`; `None` if only bytes are read.
     pub(super) out: Option<usize>,
     /// The rows in 8-bit integers, and their largest magnitudes.
     pub(super) quantised: Option<[usize; 2]>,
@@ -26,7 +26,7 @@ pub(super) struct RowNorm {
     pub(super) epsilon: f32,
 }
 
-/// The numbers of rows `[rows, 1]`, at least `least`, as an output of other sizes.
+/// The values of rows `[rows, 1]`, at least `least`, as an output of another shape.
 pub(super) struct Largest {
     pub(super) x: usize,
     pub(super) least: f32,

@@ -3,20 +3,20 @@
 use super::places::Places;
 use super::{Result, Tensors};
 
-/// A size, of inputs `I`: their names in a graph, or their numbers in a program.
+/// A size that depends on inputs `I`: their names in a graph, or their indices in a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Size<I = usize> {
     Number(i64),
     /// An axis of an input.
     Axis(I, usize),
-    /// The first, and so often the second: a sum or a difference.
+    /// The first plus a multiple of the second: a sum or a difference.
     Sum(Box<Size<I>>, Box<Size<I>>, i64),
     /// A size divided by a number above 0, rounded down.
     Quotient(Box<Size<I>>, i64),
 }
 
 impl<I> Size<I> {
-    /// With other inputs.
+    /// The size with other inputs.
     pub(super) fn with<J>(self, input: &mut impl FnMut(I) -> J) -> Size<J> {
         match self {
             Size::Number(number) => Size::Number(number),
@@ -39,7 +39,7 @@ impl<I> Size<I> {
     }
 }
 
-/// The numbers in a call.
+/// The values in a call.
 pub(super) fn values<'c>(sizes: &[Size], tensors: &impl Tensors<'c>) -> Result<Vec<usize>> {
     fn value<'c>(size: &Size, tensors: &impl Tensors<'c>) -> Result<i64> {
         Ok(match size {

@@ -19,16 +19,16 @@ use std::sync::Arc;
 
 /// The domain of nodes that replace subgraphs, which does not occur in files.
 pub(crate) const DOMAIN: &str = "cognate";
-/// The operator of a node that runs a program: that of the number in its attribute [`NUMBER`].
+/// The operator of a node that runs the program with the number in its attribute [`NUMBER`].
 pub(crate) const PROGRAM: &str = "Program";
 pub(crate) const NUMBER: &str = "program";
 
-/// Operations that replace subgraphs, before a program computes them.
+/// Intermediate operations that replace subgraphs before programs compute them.
 ///
 /// Inputs: query, new key, new value, the caches of keys and of values, the beam of each position,
 /// and optionally a bias. Outputs: the context and the caches.
 const CACHED: &str = "CachedAttention";
-/// Inputs: queries, keys, values, mask. Outputs: the context, and the weights if the graph gives
+/// Inputs: queries, keys, values, mask. Outputs: the context, and the weights if the graph outputs
 /// them.
 const MEMORY: &str = "MemoryAttention";
 /// Inputs: queries, keys and values side by side, and a mask or sizes whose second is the number of
@@ -36,14 +36,14 @@ const MEMORY: &str = "MemoryAttention";
 const SELF: &str = "SelfAttention";
 /// Inputs: rows of heads, cosines and sines of positions, and the beams that hold earlier ones.
 const ROTATION: &str = "Rotation";
-/// Inputs: rows, and what they are multiplied by after their activation.
+/// Inputs: rows, and the factors of their activations.
 const GATE: &str = "Gate";
 /// Inputs: rows, and optionally a factor of each row, a bias, a residual, weight and bias of a
 /// layer normalisation. Outputs: the rows, the rows in 8-bit integers, and their largest
 /// magnitudes, each if it is read.
 const BETWEEN: &str = "BetweenProducts";
 
-/// A model whose nodes run programs, as long as these live.
+/// A model whose nodes run programs while these exist.
 pub(crate) struct Substituted {
     pub(crate) model: ModelProto,
     pub(crate) programs: Vec<Registered>,
@@ -51,13 +51,13 @@ pub(crate) struct Substituted {
     pub(crate) own_lengths: bool,
     /// As [`Session::supports_prefill`](crate::Session::supports_prefill).
     pub(crate) prefill: bool,
-    /// The number of inputs that programs added, which are the last:
-    /// [`SHORTLIST`](crate::SHORTLIST) and [`BEST`](crate::BEST).
+    /// The number of inputs added by programs, which are the last: [`SHORTLIST`](crate::SHORTLIST)
+    /// and [`BEST`](crate::BEST).
     pub(crate) n_inputs: usize,
 }
 
 /// The graph with custom operators; `None` if none applies, or it is not of the layout for ONNX
-/// Runtime only. Its weights lie in `folder`.
+/// Runtime only. Its weights are in `folder`.
 pub(crate) fn substitute(
     mut model: ModelProto,
     folder: &Path,
@@ -94,9 +94,9 @@ pub(crate) fn substitute(
     Some(Substituted { model, programs, own_lengths, prefill, n_inputs })
 }
 
-/// Whether sentences may have pasts of their own lengths. Programs know each one's; what other
-/// operations make of the length of the longest past may only be the bias of attention, of which a
-/// shorter sentence takes the end.
+/// Whether sentences may have pasts of different lengths. Programs know each length. The only value
+/// that other operations may compute from the length of the longest past is the bias of attention,
+/// of which a shorter sentence uses the end.
 fn has_own_lengths(graph: &GraphProto, programs: &[Arc<Program>]) -> bool {
     let is_program = |node: &&NodeProto| node.domain == DOMAIN;
     let read = |inputs: BTreeSet<usize>, node: &NodeProto| {
@@ -112,7 +112,7 @@ fn has_own_lengths(graph: &GraphProto, programs: &[Arc<Program>]) -> bool {
     let mut of_past = BTreeSet::new();
     for node in &graph.node {
         let reads = |input: &&String| of_past.contains(*input);
-        // The beams themselves say how many positions each sentence has.
+        // The beams themselves contain the number of positions of each sentence.
         let is_length = |input: &&String| beams.contains(*input) && node.op_type == "Shape";
         if is_program(&node) {
             if node.input.iter().filter(reads).any(|input| !biases.contains(input)) {
@@ -125,8 +125,8 @@ fn has_own_lengths(graph: &GraphProto, programs: &[Arc<Program>]) -> bool {
     !beams.is_empty() && !graph.output.iter().any(|output| of_past.contains(&output.name))
 }
 
-/// Whether programs that support prefill compute all that depends on tokens, but for functions of
-/// single logits.
+/// Whether programs that support prefill compute everything that depends on tokens, except for
+/// functions of single logits.
 fn supports_prefill(graph: &GraphProto, programs: &[Arc<Program>]) -> bool {
     let mut of_tokens = BTreeSet::new();
     let constants: BTreeSet<_> = graph.initializer.iter().map(|constant| &constant.name).collect();
@@ -155,7 +155,7 @@ fn supports_prefill(graph: &GraphProto, programs: &[Arc<Program>]) -> bool {
     !is_read && programs.iter().all(|program| program.supports_prefill())
 }
 
-/// Replaces subgraphs by operations of ours; returns how many.
+/// Replaces subgraphs by custom operations; returns their number.
 fn with_own(graph: &mut GraphProto) -> usize {
     let looks = [
         caches::of_operator,
@@ -178,7 +178,7 @@ fn with_own(graph: &mut GraphProto) -> usize {
     n
 }
 
-/// The type of the bytes of an operation on rows, which files do not tell.
+/// The type of the bytes of an operation on rows, which files do not contain.
 fn typed_bytes(places: &Places<'_>, node: &NodeProto) -> Option<ValueInfoProto> {
     let [_, bytes, _] = node.output.as_slice() else { return None };
     let shape = places.shape(&node.input[0])?.to_vec();
@@ -200,7 +200,7 @@ struct Found {
     replaced: Vec<usize>,
 }
 
-/// Replaces what `look` finds from each node in turn; returns the number of replacements.
+/// Replaces what `look` finds at each node in turn; returns the number of replacements.
 fn replace(graph: &mut GraphProto, look: impl Fn(&Places<'_>, usize) -> Option<Found>) -> usize {
     let (mut replaced, mut made, mut n_found) = (BTreeSet::new(), BTreeMap::new(), 0);
     let places = Places::new(graph);

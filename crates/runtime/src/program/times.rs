@@ -1,21 +1,21 @@
-//! What programs spend their time on, for programs that measure.
+//! Times of the parts of programs, for measurements.
 
 use super::{Program, Step};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Times of all programs of this process, of all threads together.
+/// Times of all programs of this process, summed over threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// Programs that neither write caches nor compute logits.
     pub encoder: Duration,
-    /// Products of the others, but for the output layer.
+    /// Products of the others, except for the output layer.
     pub products: Duration,
     /// The output layer, with the search for the best tokens.
     pub output_layer: Duration,
     /// Attention.
     pub attention: Duration,
-    /// What stands between: sums, normalisations, activations, embeddings.
+    /// Operations in between: sums, normalisations, activations, embeddings.
     pub others: Duration,
 }
 
@@ -23,7 +23,7 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 /// Nanoseconds in the order of the fields.
 static SPENT: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
 
-/// Starts to measure, from zero.
+/// Starts measuring, from zero.
 pub fn start_times() {
     SPENT.iter().for_each(|spent| spent.store(0, Relaxed));
     IS_ON.store(true, Relaxed);
@@ -36,7 +36,7 @@ pub fn times() -> Times {
     Times { encoder, products, output_layer, attention, others }
 }
 
-/// Runs a step of a program; measures it if that is on.
+/// Runs a step of a program and measures it, if measuring is on.
 #[inline]
 pub(super) fn timed<T>(program: &Program, step: &Step, run: impl FnOnce() -> T) -> T {
     if !IS_ON.load(Relaxed) {

@@ -25,8 +25,8 @@ pub(super) fn reader() -> Onnx {
     onnx
 }
 
-/// Operators on integers. tract may treat their inputs as sizes of shapes, as those of `Range` and
-/// of floats cast to integers; their outputs are integers without a formula.
+/// Operators on integers. tract may treat their inputs as sizes of shapes, such as those of `Range`
+/// and of floats cast to integers; their outputs are integers without a formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Integers {
     /// The input.

@@ -69,8 +69,8 @@ fn settle_ranges(graph: &mut GraphProto) {
     }
 }
 
-/// Removes padding at the end of an axis that no step of a convolution reads: from `2*src` values a
-/// kernel of 3 with stride 2 makes `src`, where tract 0.23.9 finds `(2*src + 1) / 2`.
+/// Removes padding at the end of an axis that no step of a convolution reads: a kernel of 3 with
+/// stride 2 computes `src` values from `2*src`, where tract 0.23.9 infers `(2*src + 1) / 2`.
 fn settle_padding(graph: &mut GraphProto) {
     let sizes: HashMap<_, _> = graph
         .input
@@ -109,7 +109,7 @@ fn settle_padding(graph: &mut GraphProto) {
     }
 }
 
-/// The numbers of an attribute, if there are as many.
+/// The values of an attribute, if there are exactly `N`.
 fn only<const N: usize>(ints: Option<Vec<i64>>) -> Option<[i64; N]> {
     ints?.try_into().ok()
 }

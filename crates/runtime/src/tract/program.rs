@@ -1,7 +1,7 @@
 //! A custom operator for tract that runs a [`Program`](crate::program::Program).
 //!
-//! Files written for ONNX Runtime (`--target ort`) use operators that tract lacks. Where programs
-//! compute all of them, tract runs such a file, as fast as the kernels are.
+//! Files written for ONNX Runtime (`--target ort`) use operators that tract lacks. If programs
+//! replace all of them, tract runs such a file.
 
 use crate::Result;
 use crate::error::{Error, ErrorKind};
@@ -80,8 +80,9 @@ pub(super) fn read(
     Ok((expand(Computed { kernel, outputs }), Vec::new()))
 }
 
-/// Sets what the file tells about inputs: tract's reader leaves a product of sizes, such as `batch*beams`, open. Only caches have
-/// such an axis. It gets a size of its own, since in a prefill a cache has fewer rows than there are tokens.
+/// Sets the types of inputs from the file: tract's reader leaves a product of sizes, such as
+/// `batch*beams`, open. Only caches have such an axis. It gets its own symbol, because in a prefill
+/// a cache has fewer rows than there are tokens.
 pub(super) fn set_inputs(model: &mut InferenceModel, proto: &pb::ModelProto) -> TractResult<()> {
     for outlet in model.input_outlets()?.to_vec() {
         let mut fact = fact(proto, &model.symbols, &model.node(outlet.node).name)?;
@@ -91,7 +92,7 @@ pub(super) fn set_inputs(model: &mut InferenceModel, proto: &pb::ModelProto) -> 
     Ok(())
 }
 
-/// Gives axes whose size is not a constant, and `is_free`, sizes of their own.
+/// Gives axes whose size is not a constant, and for which `is_free` is true, their own symbols.
 fn set_free(fact: &mut TypedFact, symbols: &SymbolScope, is_free: impl Fn(&TDim) -> bool) {
     for axis in 0..fact.rank() {
         if fact.shape[axis].as_i64().is_none() && is_free(&fact.shape[axis]) {
@@ -100,7 +101,7 @@ fn set_free(fact: &mut TypedFact, symbols: &SymbolScope, is_free: impl Fn(&TDim)
     }
 }
 
-/// The type and the shape of a tensor, as the file tells them.
+/// The type and the shape of a tensor according to the file.
 fn fact(proto: &pb::ModelProto, symbols: &SymbolScope, name: &str) -> TractResult<TypedFact> {
     let graph = proto.graph.as_ref().context("missing graph")?;
     let value = graph
@@ -121,7 +122,7 @@ fn fact(proto: &pb::ModelProto, symbols: &SymbolScope, name: &str) -> TractResul
     Ok(element.fact(axes.collect::<TractResult<TVec<TDim>>>()?))
 }
 
-/// What a program computes.
+/// The operation of a program.
 #[derive(Clone)]
 struct Computed {
     kernel: Kernel,
@@ -212,7 +213,7 @@ impl EvalOp for Computed {
         let shapes: Vec<_> = inputs.iter().map(|input| input.shape().to_vec()).collect();
         let mut made: Vec<Option<Tensor>> = self.outputs.iter().map(|_| None).collect();
         for &[input, output] in &program.caches {
-            // The same memory, unless somebody else has the cache too.
+            // The same memory, unless the cache is shared.
             made[output] =
                 Some(mem::replace(&mut inputs[input], Tensor::default().into()).into_tensor());
         }
@@ -233,11 +234,11 @@ impl EvalOp for Computed {
 
 /// Inputs and outputs of a run.
 struct Call<'c> {
-    /// Without caches.
+    /// The inputs without caches.
     inputs: &'c [TValue],
-    /// Of all inputs.
+    /// The shapes of all inputs.
     shapes: Vec<Vec<usize>>,
-    /// An output is given once.
+    /// Each output is taken once.
     outputs: Vec<Cell<Option<&'c mut Option<Tensor>>>>,
     /// Inputs and outputs that are the same memory.
     caches: &'c [[usize; 2]],

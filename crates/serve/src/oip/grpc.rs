@@ -1,5 +1,4 @@
-//! The Open Inference Protocol over gRPC: its calls with one message each way, in gRPC's frames
-//! over HTTP/2.
+//! The Open Inference Protocol over gRPC: its unary calls, in gRPC's frames over HTTP/2.
 //!
 //! Source: `grpc_predict_v2.proto` of KServe, and gRPC's "gRPC over HTTP2". No code is generated:
 //! the messages are derived.
@@ -23,7 +22,7 @@ use proto::{
 use std::convert::Infallible;
 use std::sync::Arc;
 
-/// A frame begins with whether it is compressed, and with the length of its message.
+/// Size of the head of a frame: whether it is compressed, and the length of its message.
 const FRAME: usize = 5;
 const CONTENT_TYPE: &str = "application/grpc+proto";
 
@@ -218,7 +217,7 @@ fn framed(message: &[u8]) -> Response {
     response(Body::new(body.with_trailers(async move { Some(Ok::<_, Infallible>(trailers)) })))
 }
 
-/// A response of headers alone.
+/// A response of only headers.
 fn failed(failure: &Failure) -> Response {
     // Codes of gRPC.
     let code = match failure.status {

@@ -39,8 +39,8 @@ struct RequestedOutput {
 }
 
 impl InputTensor {
-    /// The tensor, whose elements are here or in the first of the bytes `binary`, which are removed
-    /// there.
+    /// The tensor, whose elements are in the JSON or at the start of the bytes `binary`, from which
+    /// they are removed.
     fn read(self, binary: &mut &[u8]) -> Result<Tensor, Failure> {
         let Self { name, shape, datatype, parameters, data } = self;
         let wrong = |message: String| Failure::bad(format_args!("{name}: {message}"));
@@ -93,12 +93,12 @@ impl InferRequest {
         Ok((request, inputs))
     }
 
-    /// The names of the wanted outputs; none for all.
+    /// The names of the requested outputs; empty for all.
     pub(super) fn wanted(&self) -> Vec<String> {
         self.outputs.iter().map(|output| output.name.clone()).collect()
     }
 
-    /// Whether an output is wanted as bytes.
+    /// Whether an output is requested as bytes.
     fn is_binary(&self, output: &str) -> bool {
         let asked = self
             .outputs

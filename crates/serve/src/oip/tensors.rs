@@ -1,5 +1,5 @@
-//! Tensors of requests and answers: in JSON nested lists, or binary: numbers the lowest byte first,
-//! each string after its length in 4 bytes.
+//! Tensors of requests and answers: nested lists in JSON, or binary: numbers in little endian, each
+//! string after its length in 4 bytes.
 
 use crate::error::Failure;
 use serde_json::{Value, json};
@@ -127,14 +127,14 @@ pub(crate) struct Tensor {
 }
 
 impl Tensor {
-    /// A tensor of a request, whose shape must have as many places as there are elements.
+    /// A tensor of a request; its shape must match the number of elements.
     pub(super) fn asked<S: Copy + fmt::Debug + TryInto<usize>>(
         name: String,
         shape: &[S],
         elements: Elements,
     ) -> Result<Self, Failure> {
         let sizes: Option<Vec<usize>> = shape.iter().map(|&size| size.try_into().ok()).collect();
-        // Sizes beside a 0 must be possible, too.
+        // Sizes next to a 0 must be valid, too.
         let product = |least: usize| {
             let product = |product: usize, size: &usize| product.checked_mul(*size.max(&least));
             sizes

@@ -9,12 +9,12 @@ use cognate::{Task, TranscriptionOptions};
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// For the body of a request.
+/// Time limit for the body of a request.
 const BODY: Duration = Duration::from_secs(120);
 /// The maximum number of bytes of a field that is not the file.
 const FIELD: usize = 1 << 16;
 
-/// What an answer contains.
+/// The format of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResponseFormat {
     Json,
@@ -30,7 +30,7 @@ pub(super) struct Form {
     pub(super) format: ResponseFormat,
     pub(super) is_streamed: bool,
     pub(super) options: TranscriptionOptions,
-    /// Whether a verbose answer has segments.
+    /// Whether a verbose answer contains segments.
     pub(super) segments: bool,
 }
 
@@ -76,12 +76,12 @@ impl Form {
             match (name.as_str(), text) {
                 ("model", text) => model = Some(text.to_owned()),
                 ("language" | "prompt", "") => {}
-                // A translation is into English, whatever the language.
+                // A translation is always into English.
                 ("language", text) => options.language = Some(text.into()),
                 ("prompt", text) => options.initial_prompt = Some(text.into()),
                 ("temperature", text) => {
                     match text.parse().ok().filter(|found| (0.0..=1.0).contains(found)) {
-                        // 0 lets a rejected text be tried at higher temperatures.
+                        // 0 allows a rejected text to be retried at higher temperatures.
                         Some(0.0) => {}
                         Some(temperature) => options.temperatures = vec![temperature],
                         None => return Err(expected("a number from 0 to 1")),
@@ -127,7 +127,7 @@ impl Form {
     }
 }
 
-/// Broken, or larger than the limit.
+/// Invalid, or larger than the limit.
 fn unread(error: MultipartError) -> Failure {
     Failure::new(error.status(), format_args!("the form: {}", error.body_text()))
 }

@@ -2,7 +2,7 @@
 //!
 //! Source: transformers 4.57.6, `Trie.split` and `PreTrainedTokenizer.tokenize`, step by step: the
 //! search takes the longest of the leftmost tokens, but a token whose match has just failed is
-//! searched for one character further on, and hides the tokens inside that text.
+//! searched from one character later, and hides the tokens inside that text.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -56,8 +56,8 @@ impl AddedTokens {
         self.tokens.keys().next_back().copied().unwrap_or(0)
     }
 
-    /// The added tokens of a text and the text between them, in order, without the spaces that
-    /// tokens strip.
+    /// The added tokens of a text and the text in between, in order, without the spaces that tokens
+    /// strip.
     pub(crate) fn split(&self, text: &str) -> Vec<String> {
         let mut parts = self.cut(text);
         for index in 0..parts.len() {
@@ -66,7 +66,7 @@ impl AddedTokens {
             };
             let (left, right) =
                 (index.checked_sub(1), (index + 1 < parts.len()).then_some(index + 1));
-            // Of the neighbours with their spaces.
+            // Computed before spaces are stripped.
             let touches_left =
                 left.is_some_and(|left| !parts[left].is_empty() && !parts[left].ends_with(' '));
             let touches_right = right

@@ -9,11 +9,11 @@ use crate::error::Result;
 use crate::folder::settings::{Settings, Special, Specials};
 
 const SPECIALS: [&str; 3] = ["<pad>", "</s>", "<unk>"];
-/// Sentinels, where the folder does not name them.
+/// Number of sentinels if the folder does not set it.
 const N_SENTINELS: usize = 125;
 
 pub(crate) struct ByT5 {
-    /// The special tokens, then each byte as the character of its number.
+    /// The special tokens, followed by each byte as the character with its number.
     pieces: Vec<String>,
 }
 

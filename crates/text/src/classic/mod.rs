@@ -39,7 +39,7 @@ pub(crate) trait Subwords: Send + Sync {
     }
     /// The text of pieces.
     fn join(&self, pieces: &[&str]) -> String;
-    /// The id of a piece, or else of the unknown token.
+    /// The id of a piece; otherwise that of the unknown token.
     fn id(&self, piece: &str) -> u32;
     /// The id of a piece of the target language.
     fn target_id(&self, piece: &str) -> u32 {
@@ -184,7 +184,7 @@ impl Classic {
         texts.join(" ")
     }
 
-    /// The id of a token, or else of the unknown token.
+    /// The id of a token; otherwise that of the unknown token.
     pub(crate) fn id(&self, token: &str) -> u32 {
         self.added.id(token).unwrap_or_else(|| self.subwords.id(token))
     }
@@ -254,7 +254,7 @@ impl Vocabulary {
         self.ids.get(piece).copied()
     }
 
-    /// The id of a token that must be there.
+    /// The id of a required token.
     pub(crate) fn required(&self, file: &Path, token: &str) -> Result<u32> {
         let missing =
             || Cause::MissingToken { file: file.display().to_string(), token: token.to_owned() };

@@ -9,11 +9,11 @@ use std::collections::{HashMap, HashSet};
 
 use crate::sentencepiece::{Model, Trie};
 
-/// The maximum size of all merges. A model of 256,000 pieces has some 10 MB; one of ever longer
-/// runs of one letter would have gigabytes.
+/// The maximum size of all merges. Those of a model of 256,000 pieces have about 10 MB; those of a
+/// model of increasingly long runs of one letter would have gigabytes.
 const MAX_BYTES: usize = 256 << 20;
 
-/// The merges of `vocabulary` (pieces with scores), best first, of pieces that the model has.
+/// The merges of `vocabulary` (pieces with scores), best first, of pieces in the model.
 pub(super) fn of(
     vocabulary: &[(String, f64)],
     model: &Model,

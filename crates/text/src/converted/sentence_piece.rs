@@ -206,7 +206,7 @@ fn pieces(model: &Model, first: usize) -> impl Iterator<Item = (String, f64)> {
     model.pieces.iter().skip(first).map(|piece| (piece.text.clone(), f64::from(piece.score)))
 }
 
-/// The unknown piece's id; an invalid one becomes `usize::MAX`, which the library refuses.
+/// The unknown piece's id; an invalid one becomes `usize::MAX`, which the library rejects.
 fn trained_unk(model: &Model, offset: usize) -> usize {
     usize::try_from(model.trained_unk_id())
         .ok()

@@ -1,7 +1,7 @@
 //! Reads the tokenizer of a checkpoint's folder.
 //!
 //! A `tokenizer.json` is read unchanged. Otherwise the files of a family are read, which is named
-//! by `tokenizer_class` in `tokenizer_config.json`, else by `tokenizer_class` or `model_type` in
+//! by `tokenizer_class` in `tokenizer_config.json`, or by `tokenizer_class` or `model_type` in
 //! `config.json`.
 //!
 //! Source: transformers 4.57.6, `AutoTokenizer.from_pretrained`.
@@ -87,7 +87,7 @@ impl Family {
             .map(|(family, ..)| *family)
     }
 
-    /// The files of the family's tokenizer; errors name the first.
+    /// The files of the family's tokenizer; errors name the first one.
     fn files(self) -> &'static [&'static str] {
         match self {
             Self::Marian => &["source.spm", "target.spm", "vocab.json"],
@@ -251,7 +251,7 @@ fn read(folder: &Path, family: Family, settings: &Settings) -> Result<Tokenizer>
             prefix: vec![id(specials.get("cls_token"))?],
             suffix: vec![id(specials.get("sep_token"))?],
         },
-        // transformers always appends `</s>`, whatever `eos_token` is.
+        // transformers always appends `</s>`, regardless of `eos_token`.
         Family::T5 | Family::ByT5 => Template { prefix: vec![], suffix: vec![id(Some("</s>"))?] },
         Family::Marian
         | Family::Pegasus
@@ -274,8 +274,8 @@ fn library(converted: sentence_piece::Converted) -> (Engine, Specials) {
     (Engine::Library(Arc::new(converted.tokenizer)), converted.specials)
 }
 
-/// The treatment of spaces before punctuation: the folder's setting, else the default of the
-/// family's class.
+/// The treatment of spaces before punctuation: the folder's setting, or the default of the family's
+/// class.
 fn spaces(settings: &Settings, family: Option<Family>) -> Result<Spaces> {
     let default = family == Some(Family::PlBart) && !settings.has(tokenizer_file::CLEAN_UP);
     Ok(match settings.flag(tokenizer_file::CLEAN_UP)?.unwrap_or(default) {
@@ -319,7 +319,7 @@ fn add_languages(tokenizer: &mut Tokenizer, family: Family, settings: &Settings)
     for code in codes {
         known.extend(tokenizer.token_id(&spelt(code)).map(|id| ((*code).to_owned(), id)));
     }
-    // Languages that a checkpoint adds to the family's.
+    // Languages that a checkpoint adds to those of the family.
     for special in settings.additional()?.into_iter().flatten() {
         let code = special.text();
         let is_new = matches!(family, Family::MBart | Family::MBart50 | Family::Nllb)
@@ -332,7 +332,7 @@ fn add_languages(tokenizer: &mut Tokenizer, family: Family, settings: &Settings)
     let Some(eos) = tokenizer.token_id(eos_token).filter(|_| !known.is_empty()) else {
         return Ok(());
     };
-    // A tokenizer.json keeps its template where transformers has no fast tokenizer of the family.
+    // A tokenizer.json keeps its template if transformers has no fast tokenizer of the family.
     let is_set = tokenizer.template.is_some() || !matches!(family, Family::M2m100 | Family::PlBart);
     tokenizer.languages = Some(Languages { known, source, target, eos });
     let chosen = settings.text("src_lang")?.or_else(|| family.default_source(codes));

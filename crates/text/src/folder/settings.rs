@@ -114,7 +114,7 @@ impl Settings {
         Ok(Self { file, values, added })
     }
 
-    /// Refuses unsupported settings that change ids.
+    /// Rejects unsupported settings that change ids.
     pub(crate) fn check_supported(&self) -> Result<()> {
         for name in ["split_special_tokens", "extra_special_tokens", "sp_model_kwargs"] {
             match self.values.get(name) {
@@ -166,8 +166,8 @@ impl Settings {
         self.values.contains_key(name)
     }
 
-    /// The named special tokens: the settings', or else the family's. `of_text` makes a token of
-    /// plain text like the family's class.
+    /// The named special tokens: those of the settings, otherwise those of the family. `of_text`
+    /// creates a token from plain text as the family's class does.
     pub(crate) fn specials(
         &self,
         defaults: &[(&str, &str)],

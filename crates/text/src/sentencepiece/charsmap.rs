@@ -4,8 +4,8 @@
 //! endian), the double array (Darts, u32 units), then the replacements, each ended by NUL, which
 //! the double array's values point into.
 
-/// The maximum length of a replacement in bytes, which bounds the growth of a text. Unicode's have
-/// at most 54.
+/// The maximum length of a replacement in bytes, which bounds the growth of a text. Those of
+/// Unicode have at most 54.
 const MAX_REPLACEMENT_BYTES: usize = 256;
 
 /// Replacements of the longest matching sequence.
@@ -23,10 +23,7 @@ impl Charsmap {
             .ok_or_else(|| format!("its {} bytes have no room for its size", bytes.len()))?;
         let size = u32::from_le_bytes(*size) as usize;
         if size >= rest.len() {
-            return Err(format!(
-                "it gives its double array {size} bytes, and {} are there",
-                rest.len()
-            ));
+            return Err(format!("its double array needs {size} bytes, found {}", rest.len()));
         }
         if size == 0 || !size.is_multiple_of(1024) {
             return Err(format!("its double array has {size} bytes, expected a multiple of 1024"));

@@ -126,8 +126,8 @@ impl SentencePiece {
         self.model.pieces.get(id as usize).map(|piece| piece.text.as_str())
     }
 
-    /// The id of a piece; the unknown piece's for any other text, `None` if there is no unknown
-    /// piece.
+    /// The id of a piece; that of the unknown piece for any other text, `None` if there is no
+    /// unknown piece.
     pub(crate) fn id(&self, piece: &str) -> Option<u32> {
         self.ids.get(piece).copied().or(self.unk)
     }

@@ -119,7 +119,7 @@ impl Model {
 
     /// Reads and checks the bytes of `file`.
     ///
-    /// Fails on anything but a unigram or BPE model that SentencePiece itself would load.
+    /// Fails on anything except a unigram or BPE model that SentencePiece itself would load.
     pub(crate) fn parse(file: &str, bytes: &[u8]) -> Result<Self> {
         let refuse = |reason: String| Cause::NotSentencePiece { file: file.to_owned(), reason };
         if bytes.starts_with(b"version https://git-lfs.") {
@@ -134,7 +134,7 @@ impl Model {
         Ok(model)
     }
 
-    /// The algorithm; [`Model::parse`] has refused all others.
+    /// The algorithm; [`Model::parse`] has rejected all others.
     pub(crate) fn algorithm(&self) -> Algorithm {
         match self.trainer().model_type {
             Some(2) => Algorithm::Bpe,

@@ -1,8 +1,9 @@
 //! Writes a normalizer's map of byte sequences to replacements, which `charsmap` reads.
 //!
-//! The double array (Aoe 1989) has a unit of 32 bits for each state: bits 0 to 7 the byte that
-//! leads to it, bit 8 whether a sequence ends there, bits 10 to 30 the distance (exclusive or) to
-//! its children. The unit of a sequence's end has bit 31 and the place of its replacement.
+//! The double array (Aoe 1989) has a unit of 32 bits for each state: bits 0 to 7 contain the byte
+//! that leads to it, bit 8 whether a sequence ends there, bits 10 to 30 the distance (exclusive or)
+//! to its children. The unit of a sequence's end has bit 31 set and contains the position of its
+//! replacement.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,7 +13,7 @@ const ENDS: u32 = 1 << 8;
 const MAX_UNITS: usize = 1 << 21;
 /// Units are added in blocks.
 const BLOCK: usize = 256;
-/// The number of places that are tried before earlier units are left empty.
+/// The maximum number of positions that are tried before earlier units are left empty.
 const MAX_TRIES: usize = 1024;
 
 /// The bytes of a map of `rules`, whose sequences are not empty and contain no NUL; the error is
@@ -72,7 +73,7 @@ struct DoubleArray {
     units: Vec<u32>,
     taken: Vec<bool>,
     bases: HashSet<usize>,
-    /// No unit before this one is tried any more.
+    /// Units before this one are not tried again.
     first: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The English normaliser of Whisper: its order of rules decides what meets what.
+//! The English normaliser of Whisper. The order of rules matters.
 
 use super::{Rule, collapse, numbers, without_asides};
 use std::collections::HashMap;
@@ -68,7 +68,7 @@ const CONTRACTIONS: [(&str, &str); 51] = [
     (r"'m\b", " am"),
 ];
 
-/// Letters that normal form D leaves whole.
+/// Letters that normal form D does not decompose.
 const LETTERS: [(char, &str); 16] = [
     ('œ', "oe"),
     ('Œ', "OE"),
@@ -109,8 +109,8 @@ pub(super) fn normalize(text: &str) -> String {
     collapse(&text)
 }
 
-/// Spaces for marks, symbols and punctuation that are no part of numbers; letters without
-/// diacritics.
+/// Replaces marks, symbols and punctuation that are not part of numbers by spaces, and letters by
+/// those without diacritics.
 fn without_symbols(text: &str) -> String {
     static MARKS: LazyLock<[Rule; 2]> = LazyLock::new(|| {
         [Rule::new(r"\p{Mn}", ""), Rule::new(r"[[\p{M}\p{S}\p{P}]--[.%$¢€£]]", " ")]

@@ -48,7 +48,7 @@ const POWERS: [&str; 12] = [
 ];
 const CURRENCIES: [char; 4] = ['£', '€', '$', '¢'];
 
-/// What a word is to a number.
+/// The role of a word in a number.
 #[derive(Clone, Copy, PartialEq)]
 enum Role {
     /// `zero` and its short forms.
@@ -125,7 +125,7 @@ fn counted(word: &str) -> Option<Role> {
         }
         return place(&POWERS, stem).map(|index| Role::Power(power(index), "s"));
     }
-    // `eighth`: the t is there already.
+    // `eighth`: it has the t already.
     let ordinal = |index: &usize| *index > 2 && ![4, 11].contains(index);
     if let Some(index) =
         place(&ONES, word.strip_suffix('h')?).filter(|index| word.ends_with("th") && *index == 7)
@@ -144,7 +144,7 @@ fn counted(word: &str) -> Option<Role> {
 enum Value {
     /// An integer, to which words can be added. Without leading zeros.
     Integer(String),
-    /// Digits and points, which words can only continue.
+    /// Digits and points, to which words can only append.
     Text(String),
 }
 
@@ -155,7 +155,7 @@ impl Value {
         }
     }
 
-    /// The number with `ones` or `tens` after it: added where there are zeros, else written behind.
+    /// The number with `ones` or `tens` after it: added if it ends in zeros, otherwise appended.
     fn and(self, number: usize) -> Self {
         let width = if number < 10 { 1 } else { 2 };
         match self {
@@ -167,8 +167,8 @@ impl Value {
         }
     }
 
-    /// The number times a power of ten, if it is an integer then. Of an integer only the last three
-    /// digits are multiplied: those before have had their thousands.
+    /// The number times a power of ten, if that is an integer. Only the last three digits of an
+    /// integer are multiplied: the digits before already have their thousands.
     fn times(&self, power: usize) -> Option<String> {
         let (whole, fraction) = match self {
             Self::Integer(digits) => {
@@ -213,7 +213,7 @@ fn sum(one: &str, other: &str) -> String {
     integer(&String::from_utf8_lossy(&digits))
 }
 
-/// A word in digits, as value.
+/// The value of a word in digits.
 fn numeric(word: &str) -> Option<Value> {
     let (whole, fraction) =
         word.split_once('.').map_or((word, None), |(whole, fraction)| (whole, Some(fraction)));
@@ -234,7 +234,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// Writes a word; ends the number.
+    /// Writes a word after ending the number.
     fn put(&mut self, word: &str) {
         self.out.push(self.prefix.take().into_iter().chain(word.chars()).collect());
         self.value = None;
@@ -252,7 +252,7 @@ impl Reading {
         self.put(&format!("{}{suffix}", value.text()));
     }
 
-    /// The digits so far; those of the integer 0 count for nothing.
+    /// The digits so far; empty for the integer 0.
     fn digits(&self) -> String {
         match &self.value {
             Some(Value::Integer(digits)) if digits == "0" => String::new(),
@@ -405,7 +405,7 @@ pub(super) fn in_digits(text: &str) -> String {
         [
             Rule::new(r"([a-z])([0-9])", "$1 $2"),
             Rule::new(r"([0-9])([a-z])", "$1 $2"),
-            // A suffix stays at its number.
+            // A suffix stays with its number.
             Rule::new(r"([0-9])\s+(st|nd|rd|th|s)\b", "$1$2"),
         ]
     });

@@ -52,7 +52,7 @@ pub(super) fn config(special: &[String], max_length: usize) -> String {
     let [eos, unk, pad] = SPECIAL;
     let mut config = json!({
         "added_tokens_decoder": decoder, "clean_up_tokenization_spaces": false, "eos_token": eos, "extra_special_tokens": {},
-        // Without `token_type_ids`, which no encoder-decoder takes.
+        // Without `token_type_ids`, which no encoder-decoder model reads.
         "model_input_names": ["input_ids", "attention_mask"],
         "model_max_length": max_length, "pad_token": pad, "tokenizer_class": "PreTrainedTokenizerFast", "unk_token": unk,
     });

@@ -7,11 +7,10 @@ use tokenizers::models::unigram::{Unigram, UnigramTrainer};
 use super::files::SPECIAL;
 use crate::library::guarded;
 
-/// The difference between the scores of successive characters that the trainer pruned and must
-/// restore.
+/// The difference between the scores of successive characters that the trainer pruned and restores.
 const STEP: f64 = 0.0001;
 
-/// The number of orders of the words that are tried.
+/// The maximum number of orders of the words that are tried.
 const ATTEMPTS: usize = 8;
 
 /// The model in the form of `tokenizer.json`. `words` are sorted.
@@ -59,9 +58,8 @@ fn finished(model: &Unigram, n_special: usize) -> tokenizers::Result<Value> {
 /// Sorts pieces deterministically.
 ///
 /// The trainer restores pruned characters with the scores `least`, `least + STEP`, ..., in the
-/// order of a hash map. These scores are assigned again in alphabetical order, the best first; a
-/// character that was never pruned but has one of them takes part. Equal scores are ordered by
-/// piece.
+/// order of a hash map. These scores are reassigned in alphabetical order, best first, also to a
+/// character that was never pruned but has one of them. Equal scores are ordered by piece.
 fn order(pieces: &mut [(String, f64)]) {
     let least = pieces.iter().map(|(_, score)| *score).fold(f64::INFINITY, f64::min);
     let (mut returned, mut penalty): (Vec<usize>, f64) = (Vec::new(), 0.0);
@@ -126,7 +124,8 @@ mod tests {
         let pieces: Vec<&str> = one.iter().map(|(piece, _)| piece.as_str()).collect();
         assert_eq!(pieces, ["b", "▁a", "x", "y", "z"]);
         assert_eq!(one[4].1, -9.0);
-        // `r` was never pruned and has the least score, which the first restored character has too.
+        // `r` was never pruned and has the lowest score, which is also that of the first restored
+        // character.
         let one = ordered(&[("r", -9.0), ("z", scores[0]), ("q", scores[1])]);
         let other = ordered(&[("q", scores[0]), ("r", -9.0), ("z", scores[1])]);
         assert_eq!(one, other);

@@ -14,7 +14,7 @@ use crate::sentencepiece::SPACE;
 /// The maximum length of a word in bytes, as in SentencePiece; longer words are ignored.
 const MAX_WORD_BYTES: usize = 4192;
 
-/// Has no piece: the library separates words by it.
+/// It has no piece: the library separates words by it.
 const NUL: char = '\0';
 
 /// Counts of words.
@@ -61,7 +61,7 @@ impl Words {
         }
     }
 
-    /// The number of characters of all words, repetitions included.
+    /// The number of characters of all words, including repetitions.
     pub(super) fn n_characters(&self) -> u64 {
         self.n_characters
     }

@@ -129,7 +129,7 @@ fn vocabularies_that_are_damaged() {
     assert_snapshot!(vocabulary(r#"{"a": 0}"#), @r#"vocab.json: the special token "<unk>" is missing"#);
     assert_snapshot!(error_with("bart", "merges.txt", "#version\na b c\n"), @"merges.txt: line 2: has 3 pieces, expected 2");
     assert_snapshot!(error_with("bart", "merges.txt", b"#version\na \xff\n"), @"merges.txt: line 2: not UTF-8 at byte 12; convert the file to UTF-8");
-    assert_snapshot!(error_with("bart", "merges.txt", "#version\nqq xx\n"), @"merges.txt: the tokenizers library refuses it: with the pieces of vocab.json: Token `qq` out of vocabulary");
+    assert_snapshot!(error_with("bart", "merges.txt", "#version\nqq xx\n"), @"merges.txt: rejected by the tokenizers library: with the pieces of vocab.json: Token `qq` out of vocabulary");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn models_that_are_damaged() {
     assert_snapshot!(trainer(|trainer| trainer.model_type = Some(9)), @"source.spm: is not a SentencePiece model: its model_type is 9, expected 1 (unigram) or 2 (BPE)");
     let mut unknown = model("unigram-suffix.model");
     unknown.trainer.as_mut().unwrap().unk_id = Some(-5);
-    assert_snapshot!(error_with("t5", "spiece.model", unknown.encode_to_vec()), @"spiece.model: the tokenizers library refuses it: The `unk_id` is larger than vocabulary size");
+    assert_snapshot!(error_with("t5", "spiece.model", unknown.encode_to_vec()), @"spiece.model: rejected by the tokenizers library: The `unk_id` is larger than vocabulary size");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn character_maps_that_lie() {
         [&size.to_le_bytes()[..], &units, replacements].concat()
     };
     assert_snapshot!(charsmap_error(&[1, 2]), @"source.spm: its precompiled_charsmap is damaged: its 2 bytes have no room for its size; fetch the file again");
-    assert_snapshot!(charsmap_error(&map(u32::MAX, &[0; 256], b"\0")), @"source.spm: its precompiled_charsmap is damaged: it gives its double array 4294967295 bytes, and 1025 are there; fetch the file again");
+    assert_snapshot!(charsmap_error(&map(u32::MAX, &[0; 256], b"\0")), @"source.spm: its precompiled_charsmap is damaged: its double array needs 4294967295 bytes, found 1025; fetch the file again");
     assert_snapshot!(charsmap_error(&map(8, &[0; 256], b"\0")), @"source.spm: its precompiled_charsmap is damaged: its double array has 8 bytes, expected a multiple of 1024; fetch the file again");
     assert_snapshot!(charsmap_error(&map(1024, &[0; 256], b"\xff\0")), @"source.spm: its precompiled_charsmap is damaged: its replacements are not UTF-8: invalid utf-8 sequence of 1 bytes from index 0; fetch the file again");
     assert_snapshot!(charsmap_error(&map(1024, &[0x8000_1000; 256], b"a\0")), @"source.spm: its precompiled_charsmap is damaged: a value points to byte 4096 of 2 bytes of replacements; fetch the file again");

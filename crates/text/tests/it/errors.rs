@@ -66,11 +66,11 @@ fn parts_that_are_damaged() {
     assert_snapshot!(error_with("/normalizer", charsmap(Value::Null)), @"tokenizer.json: normalizer: precompiled_charsmap is null, expected base64 text; conversions for the browser leave it out: take tokenizer.json from the original checkpoint");
     assert_snapshot!(error_with("/normalizer/normalizers/1", charsmap(json!(""))), @"tokenizer.json: normalizer.normalizers[1]: precompiled_charsmap is damaged (Cannot parse precompiled_charsmap), expected base64 of SentencePiece's normalization rules; fetch the file again");
     assert_snapshot!(error_with("/normalizer/normalizers/1", charsmap(json!("%"))), @"tokenizer.json: normalizer.normalizers[1]: precompiled_charsmap is damaged (Invalid byte 37, offset 0. at line 1 column 49), expected base64 of SentencePiece's normalization rules; fetch the file again");
-    assert_snapshot!(error_with("/normalizer/normalizers/1", charsmap(json!("/////w=="))), @"tokenizer.json: normalizer.normalizers[1]: precompiled_charsmap is damaged (it gives its double array 4294967295 bytes, and 0 are there), expected base64 of SentencePiece's normalization rules; fetch the file again");
-    assert_snapshot!(error_with("/normalizer/normalizers/1", json!({"type": "Nonsense"})), @"tokenizer.json: the tokenizers library refuses it: data did not match any variant of untagged enum NormalizerUntagged at line 1 column 597");
-    assert_snapshot!(error_with("/model/type", json!("Nonsense")), @"tokenizer.json: the tokenizers library refuses it: data did not match any variant of untagged enum ModelUntagged at line 1 column 270444");
-    assert_snapshot!(error_with("/model/unk_id", json!(8000)), @"tokenizer.json: the tokenizers library refuses it: Unable to load vocab UnkIdNotInVocabulary at line 1 column 270446");
-    assert_snapshot!(error_with("/version", json!("2.0")), @"tokenizer.json: the tokenizers library refuses it: Unknown tokenizer version '2.0' at line 1 column 16");
+    assert_snapshot!(error_with("/normalizer/normalizers/1", charsmap(json!("/////w=="))), @"tokenizer.json: normalizer.normalizers[1]: precompiled_charsmap is damaged (its double array needs 4294967295 bytes, found 0), expected base64 of SentencePiece's normalization rules; fetch the file again");
+    assert_snapshot!(error_with("/normalizer/normalizers/1", json!({"type": "Nonsense"})), @"tokenizer.json: rejected by the tokenizers library: data did not match any variant of untagged enum NormalizerUntagged at line 1 column 597");
+    assert_snapshot!(error_with("/model/type", json!("Nonsense")), @"tokenizer.json: rejected by the tokenizers library: data did not match any variant of untagged enum ModelUntagged at line 1 column 270444");
+    assert_snapshot!(error_with("/model/unk_id", json!(8000)), @"tokenizer.json: rejected by the tokenizers library: Unable to load vocab UnkIdNotInVocabulary at line 1 column 270446");
+    assert_snapshot!(error_with("/version", json!("2.0")), @"tokenizer.json: rejected by the tokenizers library: Unknown tokenizer version '2.0' at line 1 column 16");
 }
 
 /// A map whose trie has no nodes, a template whose token has no id: the library indexes past the
@@ -78,8 +78,8 @@ fn parts_that_are_damaged() {
 #[test]
 fn a_panic_of_the_library_is_an_error() {
     let charsmap = json!({"type": "Precompiled", "precompiled_charsmap": "AAAAAA=="});
-    assert_snapshot!(error_with("/normalizer", charsmap), @"tokenizer.json: the tokenizers library refuses it: it panicked: index out of bounds: the len is 0 but the index is 0");
-    assert_snapshot!(error_with("/post_processor/special_tokens", json!({})), @"tokenizer.json: the tokenizers library refuses it: it panicked: no entry found for key");
+    assert_snapshot!(error_with("/normalizer", charsmap), @"tokenizer.json: rejected by the tokenizers library: it panicked: index out of bounds: the len is 0 but the index is 0");
+    assert_snapshot!(error_with("/post_processor/special_tokens", json!({})), @"tokenizer.json: rejected by the tokenizers library: it panicked: no entry found for key");
 }
 
 #[test]

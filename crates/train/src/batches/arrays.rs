@@ -18,10 +18,10 @@ use crate::left_out::LeftOut;
 /// The label of padding in PyTorch and transformers.
 pub const IGNORED: i64 = -100;
 
-/// What stands around a target, and what fills rows.
+/// The tokens around a target, and the padding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Framing {
-    /// What the decoder reads first, and is not asked to predict.
+    /// The first token that the decoder reads; it is never predicted.
     pub start: i64,
     /// Predicted before the sentence: a language's code (mBART-50, M2M100), `<s>` (BART).
     pub prefix: Vec<i64>,
@@ -29,19 +29,19 @@ pub struct Framing {
     pub suffix: Vec<i64>,
     /// Fills short rows of ids.
     pub pad: i64,
-    /// Fills short rows of labels: [`IGNORED`], or what the loss takes.
+    /// Fills short rows of labels: [`IGNORED`], or an id that the loss accepts.
     pub label_padding: i64,
 }
 
 impl Default for Framing {
-    /// Marian's, with the ids of a tokenizer that is trained here: `</s>` 0, `<pad>` 2, which also
-    /// starts.
+    /// That of Marian with the ids of a tokenizer trained by this crate: `</s>` 0, `<pad>` 2;
+    /// decoding starts from `<pad>`.
     fn default() -> Self {
         Self { start: 2, prefix: Vec::new(), suffix: vec![0], pad: 2, label_padding: IGNORED }
     }
 }
 
-/// Sentences that are trained on together.
+/// A batch of pairs of sentences.
 #[derive(Clone, Debug)]
 pub struct TrainingBatch {
     pairs: Vec<Arc<Encoded>>,
@@ -51,16 +51,16 @@ pub struct TrainingBatch {
     pub(super) left_out: LeftOut,
 }
 
-/// What a model reads, and what it shall predict.
+/// The inputs and labels of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrays {
-    /// `[batch, src]`: sources, filled up with padding.
+    /// `[batch, src]`: the sources, padded.
     pub input_ids: Array2<i64>,
     /// `[batch, src]`: 1 for tokens, 0 for padding.
     pub attention_mask: Array2<i64>,
-    /// `[batch, tgt]`: the start token and the labels save for the last, filled up with padding.
+    /// `[batch, tgt]`: the start token and all labels except the last, padded.
     pub decoder_input_ids: Array2<i64>,
-    /// `[batch, tgt]`: what shall be predicted, filled up with [`Framing::label_padding`].
+    /// `[batch, tgt]`: the tokens to predict, padded with [`Framing::label_padding`].
     pub labels: Array2<i64>,
     /// `[batch, tgt]`: 1 for labels, 0 for padding.
     pub label_mask: Array2<i64>,
@@ -76,52 +76,52 @@ impl TrainingBatch {
         Self { pairs, settings, position, next, left_out: LeftOut::default() }
     }
 
-    /// Sentences.
+    /// Number of pairs of sentences.
     pub fn n_sentences(&self) -> usize {
         self.pairs.len()
     }
 
-    /// Tokens of the sources, without padding.
+    /// Number of source tokens, without padding.
     pub fn source_tokens(&self) -> usize {
         self.pairs.iter().map(|pair| pair.source.len()).sum()
     }
 
-    /// Tokens of the targets, without padding: what the loss is summed over.
+    /// Number of target tokens, without padding; the loss is summed over these.
     pub fn target_tokens(&self) -> usize {
         self.pairs.iter().map(|pair| pair.labels.len()).sum()
     }
 
-    /// Tokens of both sides, padding included.
+    /// Number of tokens of both sides, including padding.
     pub fn padded_tokens(&self) -> usize {
         let (source, target) = self.longest();
         self.n_sentences() * (source + target)
     }
 
-    /// Where the batch stands in the order.
+    /// The position of the batch in the order.
     pub fn position(&self) -> Position {
         self.position
     }
 
-    /// Where to go on after it.
+    /// The position after the batch, from which a run resumes.
     pub fn next_position(&self) -> Position {
         self.next
     }
 
-    /// What was left out since the batch before.
+    /// The pairs left out since the previous batch.
     pub fn left_out(&self) -> LeftOut {
         self.left_out
     }
 
-    /// Where its sentences stand in the corpus, row by row.
+    /// The places of its sentences in the corpus, row by row.
     pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
         self.pairs.iter().map(|pair| pair.place)
     }
 
-    /// One rank's share: the sentences [`shard`] gives it. It may have none, where there are fewer
-    /// sentences than ranks.
+    /// One rank's share: the sentences that [`shard`] assigns to it. It can be empty if there are
+    /// fewer sentences than ranks.
     ///
-    /// Every rank makes the same batches and knows [`TrainingBatch::target_tokens`] of the whole,
-    /// by which all divide their sums.
+    /// Every rank makes the same batches and divides its sums by [`TrainingBatch::target_tokens`]
+    /// of the whole batch.
     #[must_use]
     pub fn shard(&self, rank: usize, n_ranks: usize) -> TrainingBatch {
         let pairs = shard(self.n_sentences(), rank, n_ranks)
@@ -158,7 +158,7 @@ impl TrainingBatch {
         arrays
     }
 
-    /// Tokens of the longest source and the longest target.
+    /// Lengths of the longest source and the longest target, in tokens.
     fn longest(&self) -> (usize, usize) {
         let longest = |length: fn(&Encoded) -> usize| {
             self.pairs.iter().map(|pair| length(pair)).max().unwrap_or(0)
@@ -167,8 +167,8 @@ impl TrainingBatch {
     }
 }
 
-/// The rows of `n` that `rank` of `n_ranks` takes: every `n_ranks`-th. Rows are sorted by length,
-/// so ranks get like shares.
+/// The rows of a batch of `n` that belong to `rank`: every `n_ranks`-th. Rows are sorted by length,
+/// so the shares are similar.
 ///
 /// ```
 /// let rows: Vec<Vec<usize>> = (0..3).map(|rank| cognate_train::shard(5, rank, 3).collect()).collect();

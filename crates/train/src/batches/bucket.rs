@@ -1,4 +1,4 @@
-//! Batches of sentences of like length.
+//! Batches of sentences of similar length.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ pub(super) fn batches(window: &Window, settings: &BatchSettings) -> Vec<Vec<Arc<
     let mut pairs: Vec<Arc<Encoded>> = window.pairs.to_vec();
     let random = |purpose| (purpose, settings.seed, window.epoch, window.index);
     let (purpose, seed, epoch, index) = random(Purpose::Pairs);
-    // Sorting is stable: pairs of equal lengths meet others in every epoch.
+    // Sorting is stable: pairs of equal lengths get other neighbours in every epoch.
     shuffle(&mut pairs, purpose, seed, epoch, index);
     pairs.sort_by_key(|pair| {
         let (source, target) = (pair.source.len(), pair.labels.len());
-        // Sources rise and fall in turn, so that they are alike where one length of targets meets
-        // the next.
+        // Source lengths rise and fall alternately, so that they are similar where the target
+        // length changes.
         (target, if target % 2 == 0 { source } else { usize::MAX - source })
     });
     let mut batches: Vec<Vec<Arc<Encoded>>> = Vec::new();

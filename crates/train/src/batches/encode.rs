@@ -12,11 +12,11 @@ use crate::left_out::LeftOut;
 pub(crate) struct Encoded {
     pub(crate) place: Place,
     pub(crate) source: Box<[u32]>,
-    /// What the decoder shall predict.
+    /// The tokens that the decoder predicts.
     pub(crate) labels: Box<[u32]>,
 }
 
-/// Encodes a pair; `None` is left out, and counted.
+/// Encodes a pair; `None` if the pair is left out, which is counted.
 pub(super) fn encode(
     pair: &Pair,
     tokenizer: &Tokenizer,
@@ -37,7 +37,7 @@ pub(super) fn encode(
         return Ok(None);
     }
     if let Some(max_ratio) = settings.max_ratio {
-        // The source's special tokens are taken to be as many as the target's.
+        // The source is assumed to have as many special tokens as the target.
         let sides = [
             source.len().saturating_sub(framing.prefix.len() + framing.suffix.len()),
             target.len(),

@@ -3,9 +3,9 @@
 //! corpus -> windows of 65,536 lines in random blocks -> ids -> sorted by length -> batches,
 //! shuffled
 //!
-//! An epoch has each sentence once. Its order depends on the seed and the epoch's number alone, so
-//! a [`Position`] of three numbers brings a run back to where it was. Memory holds two or three
-//! windows, whatever the size of the corpus.
+//! An epoch contains each sentence once. Its order depends only on the seed and the number of the
+//! epoch, so a run resumes at a [`Position`] of three numbers. Memory contains two or three
+//! windows, regardless of the size of the corpus.
 
 mod arrays;
 mod bucket;
@@ -27,30 +27,31 @@ use crate::prefetch::{Prefetch, Stop};
 pub use arrays::{Arrays, Framing, IGNORED, TrainingBatch, shard};
 use windows::{Window, Windows};
 
-/// How batches are made.
+/// Settings of batches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchSettings {
-    /// Tokens of a batch at most on each side, padding included: sentences times the longest.
+    /// Maximum number of tokens of a batch on each side, including padding: sentences times the
+    /// longest.
     pub max_tokens: usize,
-    /// Sentences of a batch at most; `None` for any number.
+    /// Maximum number of sentences of a batch; `None` for no limit.
     pub max_sentences: Option<usize>,
-    /// Longer sources, special tokens included, are left out.
+    /// Maximum number of tokens of a source, including special tokens; longer pairs are left out.
     pub max_source_tokens: usize,
-    /// Longer targets, special tokens included, are left out.
+    /// Maximum number of tokens of a target, including special tokens; longer pairs are left out.
     pub max_target_tokens: usize,
-    /// Pairs are left out where one side has more than so many times the pieces of the other;
-    /// `None` for any ratio.
+    /// Maximum ratio of the numbers of pieces of both sides; other pairs are left out. `None` for
+    /// no limit.
     pub max_ratio: Option<f64>,
-    /// Subword regularisation's `α` (Kudo 2018); `None` leaves the words in their likeliest pieces.
+    /// `α` of subword regularisation (Kudo 2018); `None` for the most likely pieces of each word.
     pub subword_sampling: Option<f64>,
-    /// Decides the order.
+    /// Seed of the order.
     pub seed: u64,
-    /// What stands around a target.
+    /// The tokens around a target.
     pub framing: Framing,
 }
 
 impl Default for BatchSettings {
-    /// 2,048 tokens a side, sentences of at most 256.
+    /// 2,048 tokens per side, sentences of at most 256 tokens.
     fn default() -> Self {
         Self {
             max_tokens: 2_048,
@@ -99,19 +100,19 @@ impl BatchSettings {
     }
 }
 
-/// A place in the endless order of batches: that of the next one to come.
+/// A position in the endless order of batches: that of the next batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Position {
-    /// Epochs that are over.
+    /// Number of completed epochs.
     pub epoch: u64,
-    /// Windows of the epoch that are over.
+    /// Number of completed windows of the epoch.
     pub window: u64,
-    /// Batches of the window that are over.
+    /// Number of completed batches of the window.
     pub batch: u64,
 }
 
-/// Batches without end, epoch after epoch.
+/// An endless iterator of batches, epoch after epoch.
 ///
 /// ```
 /// use cognate_text::Tokenizer;
@@ -140,11 +141,11 @@ pub struct Batches {
     stop: Stop,
     settings: Arc<BatchSettings>,
     ready: VecDeque<TrainingBatch>,
-    /// Batches that a resumed run has had already, in the window that comes first.
+    /// Number of batches of the first window that a resumed run has already used.
     skip: u64,
-    /// Left out since the batch before.
+    /// Left out since the previous batch.
     left_out: LeftOut,
-    /// Left out since the epoch began, as long as it had no batch.
+    /// Left out since the epoch began; `None` once the epoch has had a batch.
     unfit: Option<LeftOut>,
     failed: bool,
 }
@@ -156,11 +157,12 @@ impl std::fmt::Debug for Batches {
 }
 
 impl Batches {
-    /// Batches from a position on; [`Position::default`] is the beginning.
+    /// Starts at a position; [`Position::default`] is the beginning.
     ///
     /// # Errors
-    /// If settings have no meaning, or a file cannot be opened. The iterator's: if a file changed,
-    /// the tokenizer fails on a text, or an epoch has no pair that fits; nothing follows an error.
+    /// If settings are invalid or a file cannot be opened. The iterator fails if a file changed,
+    /// the tokenizer fails on a text, or no pair of an epoch fits into a batch; it ends after an
+    /// error.
     pub fn new(
         corpus: Arc<Corpus>,
         tokenizer: Arc<Tokenizer>,
@@ -184,7 +186,7 @@ impl Batches {
         })
     }
 
-    /// The same batches, made by threads: one tokenizes a window ahead, the other has `depth`
+    /// The same batches, made by threads: one tokenizes the next window, the other keeps `depth`
     /// batches ready.
     pub fn prefetched(self, depth: usize) -> Prefetch<Result<TrainingBatch>> {
         let stop = self.stop.clone();
@@ -192,8 +194,7 @@ impl Batches {
         Prefetch::stopping(Self { windows: Box::new(windows), ..self }, depth, stop)
     }
 
-    /// Makes the batches of the next window; `None` where windows end, which is when they are told
-    /// to stop.
+    /// Makes the batches of the next window; `None` if the iterator was stopped.
     fn advance(&mut self) -> Result<Option<()>> {
         let Some(window) = self.windows.next().transpose()? else { return Ok(None) };
         self.left_out += window.left_out;
@@ -201,7 +202,7 @@ impl Batches {
         if window.index == 0 {
             self.unfit = Some(LeftOut::default());
         }
-        // A run that begins in the middle of an epoch cannot tell whether it had batches.
+        // A run that begins in the middle of an epoch cannot know whether the epoch had batches.
         match &mut self.unfit {
             unfit if !batches.is_empty() => *unfit = None,
             Some(unfit) => {

@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// What is put in order; each has random numbers of its own.
+/// The use of random numbers; each has its own sequence.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     /// The blocks of an epoch.
@@ -35,8 +35,8 @@ pub(crate) fn shuffle<T>(items: &mut [T], purpose: Purpose, seed: u64, epoch: u6
     let mut random = random(purpose, seed, epoch, window);
     // Fisher and Yates, from the end.
     for last in (1..items.len()).rev() {
-        // The product's high word is below `last + 1`, and even enough: 64 bits are spread over few
-        // places.
+        // The high word of the product is below `last + 1`, and nearly uniform: 64 random bits are
+        // mapped to few values.
         let chosen = (u128::from(random()) * (last as u128 + 1)) >> 64;
         items.swap(last, chosen as usize);
     }

@@ -1,4 +1,4 @@
-//! Windows: as many sentences as are sorted by length together, as ids.
+//! Windows: the token ids of the sentences that are sorted by length together.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::left_out::LeftOut;
 use crate::prefetch::Stop;
 
-/// Blocks of a window: 65,536 lines, some 20 MB of ids in sentences of 30 tokens a side.
+/// Blocks of a window: 65,536 lines, about 20 MB of ids in sentences of 30 tokens a side.
 const WINDOW_BLOCKS: usize = 1 << 10;
 
 /// The pairs of some blocks, in the corpus's order.
@@ -26,11 +26,11 @@ pub(super) struct Window {
     pub(super) left_out: LeftOut,
 }
 
-/// Windows without end, epoch after epoch.
+/// An endless iterator of windows, epoch after epoch.
 pub(super) struct Windows {
     corpus: Arc<Corpus>,
     tokenizer: Arc<Tokenizer>,
-    /// Of sources and targets.
+    /// Samplers of sources and targets.
     samplers: Option<[SegmentationSampler; 2]>,
     settings: Arc<BatchSettings>,
     reader: BlockReader,
@@ -40,7 +40,7 @@ pub(super) struct Windows {
     index: u64,
     /// The epoch's blocks in their order.
     blocks: Vec<u32>,
-    /// What a corpus of one window has in every epoch.
+    /// The pairs of a corpus of one window, the same in every epoch.
     only: Option<(Arc<Vec<Arc<Encoded>>>, LeftOut)>,
 }
 
@@ -80,10 +80,10 @@ impl Windows {
         shuffle(&mut self.blocks, Purpose::Blocks, self.settings.seed, self.epoch, 0);
     }
 
-    /// `None` where it is told to stop.
+    /// Reads the next window; `None` if the iterator was stopped.
     fn read(&mut self) -> Result<Option<Window>> {
         let n_windows = self.blocks.len().div_ceil(WINDOW_BLOCKS) as u64;
-        // A position past the end, of a corpus that was larger, begins the next epoch.
+        // A position past the end, saved for a larger corpus, begins the next epoch.
         if self.index >= n_windows {
             self.epoch += 1;
             self.index = 0;
@@ -110,7 +110,7 @@ impl Windows {
         Ok(Some(Window { epoch, index, is_last: index + 1 == n_windows, pairs, left_out }))
     }
 
-    /// The pairs with their words cut anew; one that would grow too long stays as it is.
+    /// The pairs with newly sampled pieces; a pair that would become too long is unchanged.
     fn sampled(
         &self,
         pairs: &[Arc<Encoded>],
@@ -139,8 +139,8 @@ impl Windows {
 
     fn encode(&mut self, first: usize) -> Result<Option<(Vec<Arc<Encoded>>, LeftOut)>> {
         let mut blocks = self.blocks[first..self.blocks.len().min(first + WINDOW_BLOCKS)].to_vec();
-        // Their order has done its work; this one is the disk's, and the same in every epoch of a
-        // corpus of one window.
+        // The shuffled order has selected the blocks. They are read in file order, which is the
+        // same in every epoch of a corpus of one window.
         blocks.sort_unstable();
         let (mut pairs, mut left_out) = (Vec::new(), LeftOut::default());
         for block in blocks {

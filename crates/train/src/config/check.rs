@@ -1,4 +1,4 @@
-//! What must hold between the values of a training file.
+//! Consistency checks of the values of a training file.
 
 use std::fmt::{self, Display};
 
@@ -8,7 +8,7 @@ use super::choices::{Decay, Metric, OptimiserAlgorithm, PieceAlgorithm, Vocabula
 use super::sections::{Model, Text, Tokenizer, TrainingConfig, Tuning};
 use cognate_model::PositionKind;
 
-/// A value that cannot be, or not beside another.
+/// An invalid value, or one that contradicts another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     /// `model.heads`
@@ -54,10 +54,10 @@ impl Problems {
         }
     }
 
-    /// From 0 up to 1, and not 1 itself.
+    /// From 0 to less than 1.
     fn share(&mut self, field: &str, found: f64) {
         if !(0.0..1.0).contains(&found) {
-            self.add(field, found, "a share from 0 up to 1");
+            self.add(field, found, "a number from 0 to less than 1");
         }
     }
 
@@ -68,7 +68,7 @@ impl Problems {
     }
 }
 
-/// Sizes beyond these are slips of the keyboard.
+/// Larger sizes are typing errors.
 const LARGEST_SIZE: usize = 1 << 20;
 const MOST_LAYERS: usize = 1_024;
 
@@ -97,7 +97,7 @@ pub(super) fn problems(config: &TrainingConfig) -> Vec<Problem> {
         problems.add(
             "dropout.consistency",
             dropout.consistency,
-            "0, or another dropout above 0 beside it",
+            "0, or another dropout rate above 0",
         );
     }
     optimiser(config, &mut problems);
@@ -135,7 +135,7 @@ fn data(config: &TrainingConfig, problems: &mut Problems) {
                 tokens,
                 format_args!("1 to data.max_tokens, which is {}", data.max_tokens),
             );
-        // A checkpoint that training goes on from has its own limit.
+        // A checkpoint to fine-tune has its own limit.
         } else if config.model.init.is_none() && tokens > config.model.max_positions {
             problems.add(
                 field,
@@ -155,14 +155,14 @@ fn data(config: &TrainingConfig, problems: &mut Problems) {
         problems.add(
             "data.subword_sampling",
             alpha,
-            "it absent, or tokenizer.algorithm = \"unigram\"",
+            "no value, or tokenizer.algorithm = \"unigram\"",
         );
     }
     problems.at_least("data.max_sentences", data.max_sentences, 1);
     problems.within("data.prefetch", data.prefetch, 1, 10_000);
 }
 
-/// The fields of a corpus that are there.
+/// The fields that a corpus has.
 fn fields_of(text: &Text) -> String {
     let present = [
         ("source", text.source.is_some()),
@@ -183,7 +183,7 @@ fn tokenizer(tokenizer: &Tokenizer, problems: &mut Problems) {
         problems.add(
             "tokenizer.from",
             "beside other fields",
-            "that alone: a tokenizer that is taken is not trained",
+            "no other fields: an existing tokenizer is not trained",
         );
     }
     problems.within("tokenizer.vocab_size", tokenizer.vocab_size, 4, 1_000_000);
@@ -200,14 +200,14 @@ fn model(config: &TrainingConfig, problems: &mut Problems) {
             problems.add(
                 "model.init",
                 "beside other fields",
-                "that alone: a checkpoint says itself what it is",
+                "no other fields: the checkpoint defines the model",
             );
         }
         if config.tokenizer != Tokenizer::default() {
             problems.add(
                 "model.init",
                 "beside [tokenizer]",
-                "that section to be absent: a checkpoint brings its tokenizer",
+                "no such section: the checkpoint has a tokenizer",
             );
         }
         return;
@@ -222,7 +222,7 @@ fn model(config: &TrainingConfig, problems: &mut Problems) {
     }
     problems.within("model.encoder_layers", sizes.encoder_layers, 1, MOST_LAYERS);
     problems.within("model.decoder_layers", sizes.decoder_layers, 1, MOST_LAYERS);
-    // The field that the file names is the one to change.
+    // The error names the field that the file sets.
     let named = if model.d_model.is_none() && model.heads.is_some() {
         "model.heads"
     } else {
@@ -230,14 +230,11 @@ fn model(config: &TrainingConfig, problems: &mut Problems) {
     };
     if sizes.heads > 0 && !sizes.d_model.is_multiple_of(sizes.heads) {
         let (d_model, heads) = (sizes.d_model, sizes.heads);
-        let found = if named == "model.heads" { heads } else { d_model };
-        problems.add(
-            named,
-            found,
-            format_args!(
-                "a whole width for each head: d_model {d_model} is no multiple of {heads} heads"
-            ),
-        );
+        if named == "model.heads" {
+            problems.add(named, heads, format_args!("a divisor of d_model, {d_model}"));
+        } else {
+            problems.add(named, d_model, format_args!("a multiple of heads, {heads}"));
+        }
     } else if model.positions == PositionKind::Rotary
         && sizes.heads > 0
         && !(sizes.d_model / sizes.heads).is_multiple_of(2)
@@ -246,14 +243,14 @@ fn model(config: &TrainingConfig, problems: &mut Problems) {
         problems.add(
             "model.positions",
             "rotary",
-            format_args!("an even width of heads for it; d_model / heads is {width}"),
+            format_args!("an even d_model / heads, found {width}"),
         );
     }
     if model.positions == PositionKind::Sinusoidal && !sizes.d_model.is_multiple_of(2) {
         problems.add(
             "model.positions",
             "sinusoidal",
-            format_args!("an even d_model for it, found {}", sizes.d_model),
+            format_args!("an even d_model, found {}", sizes.d_model),
         );
     }
     if model.positions == PositionKind::Relative {
@@ -291,14 +288,14 @@ fn tuning(config: &TrainingConfig, problems: &mut Problems) {
         problems.add(
             "tuning.lora_rank",
             rank,
-            "model.init beside it: adapters are for a model that has learned",
+            "model.init to be set: adapters are for a trained model",
         );
     }
     if !freeze.is_empty() {
         problems.add(
             "tuning.freeze",
             "beside tuning.lora_rank",
-            "one of both: with adapters nothing else is learned",
+            "only one of them: with adapters no other weights are learned",
         );
     }
     if lora_targets.is_empty() {
@@ -325,7 +322,7 @@ fn optimiser(config: &TrainingConfig, problems: &mut Problems) {
         problems.add(
             "optimiser.factor",
             factor,
-            "it absent beside optimiser.learning_rate: both say the highest rate",
+            "no value if optimiser.learning_rate is set: both define the peak rate",
         );
     }
     problems.at_least("optimiser.warmup_updates", Some(optimiser.warmup_updates), 1);
@@ -339,7 +336,7 @@ fn optimiser(config: &TrainingConfig, problems: &mut Problems) {
             None => problems.add(
                 "optimiser.decay",
                 name,
-                "schedule.max_updates beside it, where the rate is zero",
+                "schedule.max_updates to be set: the rate is zero there",
             ),
             Some(updates) if updates <= optimiser.warmup_updates => {
                 let warmup = optimiser.warmup_updates;
@@ -384,10 +381,10 @@ fn schedule(config: &TrainingConfig, problems: &mut Problems) {
     }
     if config.data.valid.is_empty() {
         if let Some(patience) = schedule.patience {
-            problems.add("schedule.patience", patience, "data.valid beside it, or it absent");
+            problems.add("schedule.patience", patience, "no value, or data.valid to be set");
         }
         if schedule.metric == Metric::Bleu {
-            problems.add("schedule.metric", "bleu", "data.valid beside it");
+            problems.add("schedule.metric", "bleu", "data.valid to be set");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Fields that take one of a few words.
+//! Fields whose value is one of a few words.
 
 use cognate_model::Preset;
 use serde::{Deserialize, Serialize};
@@ -36,13 +36,13 @@ choice! {
     Vocabularies {
         /// One for both languages.
         Joint,
-        /// One each.
+        /// One for each language.
         Separate,
     }
 }
 
 choice! {
-    /// `model.preset`: where sizes come from that the file does not name, and choices.
+    /// `model.preset`: default sizes, and the choice that the preset is named after.
     PresetName {
         /// 4 + 4 layers, d_model 128, 4 heads, d_ff 256.
         Tiny,
@@ -76,14 +76,14 @@ choice! {
         Adamw,
         /// The sign of a momentum, with decoupled weight decay (Chen et al. 2023).
         Lion,
-        /// Orthogonalised momentum for the matrices of layers (Jordan et al. 2024), of momentum
+        /// Orthogonalised momentum for the matrices of layers (Jordan et al. 2024), with momentum
         /// 0.95; AdamW for other weights.
         Muon,
     }
 }
 
 choice! {
-    /// `optimiser.decay`: what the rate does after the warm-up.
+    /// `optimiser.decay`: the rate after the warm-up.
     Decay {
         /// Falls with the inverse square root of the updates (Vaswani et al. 2017, eq. 3).
         InverseSqrt,
@@ -92,7 +92,7 @@ choice! {
         /// Falls to zero at `schedule.max_updates`, as half a cosine wave (Loshchilov & Hutter
         /// 2017).
         Cosine,
-        /// Stays.
+        /// Constant.
         Constant,
     }
 }
@@ -110,11 +110,11 @@ choice! {
 }
 
 choice! {
-    /// `schedule.metric`: what says which checkpoint is best.
+    /// `schedule.metric`: the metric of the best checkpoint.
     Metric {
         /// BLEU of the validation set, decoded with `schedule.beams`; more is better.
         Bleu,
-        /// Loss a token of the validation set; less is better.
+        /// Loss per token of the validation set; less is better.
         Loss,
     }
 }

@@ -1,4 +1,4 @@
-//! Reading a training file field by field, so that all its problems are told together.
+//! Reading a training file field by field, so that all its problems are reported together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::sections::{Model, Section, TrainingConfig};
 use crate::error::{Cause, Result};
 
 /// Reads a file's text, changes the settings, and checks them. `change` returns the fields that it
-/// set, with what errors call them.
+/// set, with their names in errors.
 pub(super) fn read(
     text: &str,
     file: &str,
@@ -23,7 +23,7 @@ pub(super) fn read(
         reader.fail(error, None, "TOML");
     }
     let (mut config, mut of_options) = (TrainingConfig::default(), Vec::new());
-    // A text that is no TOML may have lost fields: what is missing or unknown then says nothing.
+    // A text that is not TOML may have lost fields, so missing or unknown fields are not reported.
     if errors.is_empty() {
         reader.top(&mut config, table.into_inner());
         let changed = change(&mut config);
@@ -33,8 +33,7 @@ pub(super) fn read(
                 continue;
             }
             let line = reader.lines.get(&problem.field).copied();
-            // A field whose own value was refused has its default here, of which there is nothing
-            // to say.
+            // A field whose own value was rejected has its default here; it is reported once.
             if !reader.refused.contains(&problem.field) {
                 reader.problems.push((line.unwrap_or(0), problem.to_string()));
             }
@@ -52,11 +51,10 @@ pub(super) fn read(
     Err(Cause::Config(lines.join("\n")))?
 }
 
-/// A field and what errors call it.
+/// A field and its name in errors.
 pub(super) type Changed = (&'static str, &'static str);
 
-/// Sets one field, called `section.field`, to what a file would say of it; words need no quotation
-/// marks.
+/// Sets one field, called `section.field`, to a value as in a file; words need no quotation marks.
 pub(super) fn set(config: &mut TrainingConfig, name: &str, text: &str) -> Result<()> {
     match name.split_once('.') {
         Some(("data", field)) => set_in(&mut config.data, name, field, text),
@@ -73,7 +71,7 @@ pub(super) fn set(config: &mut TrainingConfig, name: &str, text: &str) -> Result
         Some(("optimiser", field)) => set_in(&mut config.optimiser, name, field, text),
         Some(("schedule", field)) => set_in(&mut config.schedule, name, field, text),
         Some((section, _)) => Err(Cause::Config(format!(
-            "{name}: {section} is no section; expected one of {}",
+            "{name}: {section} is not a section; expected one of {}",
             SECTIONS.join(", ")
         ))
         .into()),
@@ -98,7 +96,7 @@ const SECTIONS: [&str; 7] =
 
 struct Reader<'t> {
     text: &'t str,
-    /// With their lines, 0 where there is none.
+    /// With their lines, 0 for none.
     problems: Vec<(usize, String)>,
     /// The lines of the fields that were set: `model.heads`.
     lines: BTreeMap<String, usize>,
@@ -122,7 +120,10 @@ impl Reader<'_> {
             let DeValue::Table(table) = value.into_inner() else {
                 self.problems.push((
                     line,
-                    format!("{} is no section; expected [{0}] and its fields below", key.get_ref()),
+                    format!(
+                        "{} is not a section; expected [{0}] and its fields below",
+                        key.get_ref()
+                    ),
                 ));
                 continue;
             };
@@ -140,8 +141,8 @@ impl Reader<'_> {
         self.section("", config, fields);
     }
 
-    /// A preset's choice is that of the section, whichever line comes first, unless the section
-    /// makes another.
+    /// The preset sets the choice that it is named after, wherever its line is, unless the section
+    /// sets another.
     fn model(&mut self, model: &mut Model, table: DeTable<'_>) {
         let names = |field: &str| table.contains_key(field);
         let named = (names("attention_score"), names("positions"));
@@ -194,7 +195,7 @@ impl Reader<'_> {
     }
 }
 
-/// A message of serde in words that do not name Rust's types.
+/// A message of serde without the names of Rust's types.
 fn plain(message: &str) -> String {
     let types = [
         ("expected usize", "expected a whole number, 0 or more"),

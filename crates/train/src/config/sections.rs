@@ -42,7 +42,7 @@ macro_rules! section {
             fn set(&mut self, field: &str, value: ValueDeserializer<'_>) -> Result<(), Error> {
                 match field {
                     $(stringify!($field) => self.$field = Deserialize::deserialize(value)?,)*
-                    _ => unreachable!("{field} is no field of the section"),
+                    _ => unreachable!("{field} is not a field of the section"),
                 }
                 Ok(())
             }

@@ -1,7 +1,7 @@
 //! Reading a corpus again, block by block in any order.
 //!
-//! Files are read and not mapped: a file that another program cuts short is an error here, and
-//! would end the process there.
+//! Files are read and not mapped: a file that another program truncates is an error here; with a
+//! mapping it would end the process.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -13,7 +13,7 @@ use crate::error::{Cause, Result};
 /// The open files of a corpus.
 #[derive(Debug)]
 pub(crate) struct BlockReader {
-    /// For each part its files.
+    /// The files of each part.
     files: Vec<Vec<File>>,
 }
 
@@ -59,8 +59,7 @@ impl BlockReader {
         let mut pairs = Vec::new();
         for bit in (0..n_lines).filter(|bit| part.kept[block] >> bit & 1 == 1) {
             let line = first + bit as u64 + 1;
-            // A line without its line feed, the last one, keeps a carriage return: so it was when
-            // it was indexed.
+            // The last line, without a line feed, keeps a carriage return, as when it was indexed.
             let is_last = |column: &Vec<&str>, text: &String| {
                 bit + 1 == column.len() && !text.ends_with('\n')
             };

@@ -1,4 +1,4 @@
-//! One pass over the files of a corpus: what is wrong with them, what is kept, where blocks begin.
+//! One pass over the files of a corpus: checks them, selects pairs and finds where blocks begin.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -14,9 +14,9 @@ use crate::error::{Cause, Result};
 pub(crate) struct Part {
     pub(crate) files: Files,
     pub(crate) n_lines: u64,
-    /// For each file the byte at which each block begins, and the end of the last one.
+    /// The byte at which each block begins, and the end of the last one, for each file.
     pub(crate) starts: Vec<Vec<u64>>,
-    /// For each block the lines that are kept.
+    /// The kept lines of each block, one bit each.
     pub(crate) kept: Vec<u64>,
 }
 
@@ -120,7 +120,7 @@ pub(super) fn sides<'l>(
     }
 }
 
-/// The counter of the reason for which a pair is dropped, if it is.
+/// The counter of the reason for which a pair is dropped; `None` if it is kept.
 fn reason<'d>(
     source: &str,
     target: &str,
@@ -137,7 +137,7 @@ fn reason<'d>(
         .then_some(&mut dropped.long)
 }
 
-/// The error of two files of which one has ended, with the lines of both counted.
+/// The error of two files of which one has ended, with the numbers of lines of both.
 fn differing(
     files: &Files,
     readers: &mut [Lines<BufReader<File>>],

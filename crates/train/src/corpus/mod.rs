@@ -1,9 +1,9 @@
 //! Parallel text: pairs of sentences in files.
 //!
-//! Opening reads everything once: it checks the text, drops pairs that teach nothing, and keeps
-//! where every 64th line begins and a bit a line, a third of a byte for each pair in two files.
-//! Sentences are read again when they are wanted, a block of 64 lines at a time, so corpora may be
-//! larger than memory.
+//! Opening reads everything once: it checks the text, drops unusable pairs, and keeps the position
+//! of every 64th line and one bit per line: a third of a byte for each pair in two files. Sentences
+//! are read again when they are needed, in blocks of 64 lines, so corpora may be larger than
+//! memory.
 
 mod blocks;
 mod index;
@@ -16,10 +16,10 @@ use crate::error::{Cause, Result};
 pub(crate) use blocks::BlockReader;
 use index::Part;
 
-/// Lines in a block: the bits of a word say which of them are kept.
+/// Number of lines in a block: the bits of a word mark the kept ones.
 pub(crate) const BLOCK: usize = 64;
 
-/// Where parallel text lies.
+/// The files of a parallel text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Files {
     /// Two files, line by line.
@@ -29,7 +29,7 @@ pub enum Files {
         /// Their translations.
         target: PathBuf,
     },
-    /// One file, with columns divided by tabs and counted from 1.
+    /// One file, with columns separated by tabs and counted from 1.
     Tsv {
         /// The file.
         file: PathBuf,
@@ -52,15 +52,14 @@ impl Files {
     }
 }
 
-/// Which pairs are dropped before anything is tokenized; a pair with an empty side always is.
+/// The pairs that are dropped before tokenization; a pair with an empty side always is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleaning {
-    /// The most words, divided by white space, that a sentence may have on either side; `None` for
-    /// any number.
+    /// Maximum number of words, separated by white space, on either side; `None` for no limit.
     pub max_words: Option<usize>,
 }
 
-/// How many pairs were dropped, and why.
+/// Numbers of dropped pairs by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
     /// One side or both are empty.
@@ -75,7 +74,7 @@ impl fmt::Display for Dropped {
     }
 }
 
-/// Which line of which of a corpus's [`Files`].
+/// A line of one of the [`Files`] of a corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The index of the files.
@@ -87,7 +86,7 @@ pub struct Place {
 /// A sentence and its translation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// Where they stand.
+    /// Their place in the corpus.
     pub place: Place,
     /// The sentence.
     pub source: String,
@@ -113,7 +112,7 @@ pub struct Pair {
 #[derive(Clone, Debug)]
 pub struct Corpus {
     parts: Vec<Part>,
-    /// The number of the first block of each part, and after them that of all blocks.
+    /// The number of the first block of each part, followed by the number of all blocks.
     first_blocks: Vec<u64>,
     dropped: Dropped,
     fingerprint: blake3::Hash,
@@ -123,8 +122,8 @@ impl Corpus {
     /// Reads, checks and indexes files.
     ///
     /// # Errors
-    /// If a file cannot be read, is empty or not UTF-8, files of a pair differ in their numbers of
-    /// lines, a line lacks a column, or no pair is left.
+    /// If a file cannot be read, is empty or not UTF-8, the files of a pair have different numbers
+    /// of lines, a line lacks a column, or no pair is left.
     pub fn open(files: &[Files], cleaning: &Cleaning) -> Result<Self> {
         if files.is_empty() {
             Err(Cause::NoCorpus)?;
@@ -145,23 +144,23 @@ impl Corpus {
         Ok(corpus)
     }
 
-    /// Lines of all files; a pair of files counts once.
+    /// Number of lines of all files; a pair of files counts once.
     pub fn n_lines(&self) -> u64 {
         self.parts.iter().map(|part| part.n_lines).sum()
     }
 
-    /// Pairs that are kept.
+    /// Number of kept pairs.
     pub fn n_pairs(&self) -> u64 {
         self.parts.iter().map(Part::n_pairs).sum()
     }
 
-    /// What was dropped, and why.
+    /// Numbers of dropped pairs.
     pub fn dropped(&self) -> Dropped {
         self.dropped
     }
 
-    /// A hash of all sentences in their order, as hexadecimal digits: a training resumes on the
-    /// corpus that it began with.
+    /// A hash of all sentences in their order, as hexadecimal digits: a run resumes only on the
+    /// same corpus.
     pub fn fingerprint(&self) -> String {
         self.fingerprint.to_hex().to_string()
     }
@@ -169,7 +168,7 @@ impl Corpus {
     /// All kept pairs in order.
     ///
     /// # Errors
-    /// If a file cannot be opened again; the iterator's, if it changed.
+    /// If a file cannot be opened again; the iterator fails if it changed.
     pub fn pairs(&self) -> Result<impl Iterator<Item = Result<Pair>> + use<'_>> {
         let mut reader = BlockReader::open(self)?;
         let blocks = (0..self.n_blocks()).map(move |block| reader.read(self, block));
@@ -192,7 +191,7 @@ impl Corpus {
         self.first_blocks.last().copied().unwrap_or(0)
     }
 
-    /// The part that a block belongs to, and the block's number there.
+    /// The part that contains a block, and the block's number in it.
     pub(crate) fn part(&self, block: u64) -> (usize, usize) {
         let part = self.first_blocks.partition_point(|first| *first <= block) - 1;
         (part, (block - self.first_blocks[part]) as usize)

@@ -1,8 +1,8 @@
-//! What a run leaves on the disk.
+//! The files of a run.
 //!
 //! `OUT/` itself is a checkpoint in Hugging Face form: the best so far. `OUT/checkpoint-N/` is the
-//! state after update N: the model then, and what is needed to go on. Each appears whole or not at
-//! all, and the ones before it go afterwards, so there is a good one at every moment.
+//! state after update N: the model, and what is needed to resume. Each is written completely or not
+//! at all, and previous ones are removed afterwards, so there is a valid one at every moment.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -29,14 +29,14 @@ const STATE: &str = "training_state.safetensors";
 const RUN: &str = "training.json";
 const PREFIX: &str = "checkpoint-";
 
-/// The version of what [`Run`] says.
+/// The version of the format of [`Run`].
 const FORMAT: u32 = 1;
 
-/// Where a run stands, beside its weights: `training.json`.
+/// The state of a run besides its weights: `training.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Run {
-    /// Of this file.
+    /// The version of this file's format.
     pub(super) format: u32,
     pub(super) update: u64,
     /// The next batch.
@@ -46,7 +46,7 @@ pub(super) struct Run {
     /// Validations since the best one.
     pub(super) worse: u64,
     /// Since the last line of the log: the bits of the sums of losses, with and without smoothing,
-    /// and tokens.
+    /// and the number of tokens.
     pub(super) unlogged: [u64; 3],
     /// The fingerprint of the text.
     pub(super) corpus: String,
@@ -59,7 +59,7 @@ pub(super) struct Run {
 #[serde(deny_unknown_fields)]
 pub(super) struct Best {
     pub(super) update: u64,
-    /// Loss a label, or BLEU.
+    /// Loss per label, or BLEU.
     pub(super) value: f64,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Whether the folder is empty, or not there yet.
+    /// Returns an error unless the folder is empty or does not exist.
     pub(super) fn check_vacant(path: &Path) -> Result<()> {
         let output = Self { path: path.to_owned() };
         remove_leftovers(path, None);
@@ -99,39 +99,38 @@ impl Output {
             let way = if output.checkpoints()?.is_empty() {
                 "expected an empty folder or none; name another"
             } else {
-                "holds a training run; go on with it by --resume, or name another folder"
+                "contains a training run; resume it with --resume, or name another folder"
             };
             Err(output.problem(way))?;
         }
         Ok(())
     }
 
-    /// The folder, which another rank makes.
+    /// The folder, which another rank creates.
     pub(super) fn at(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
 
-    /// The folder, made if it is not there yet.
+    /// The folder, created if it does not exist.
     pub(super) fn create(path: &Path) -> Result<Self> {
         let output = Self { path: path.to_owned() };
         fs::create_dir_all(path)
-            .map_err(|error| output.problem(format!("cannot be made: {error}")))?;
+            .map_err(|error| output.problem(format!("cannot be created: {error}")))?;
         remove_leftovers(path, None);
-        // Before hours go by.
+        // Fails now, not after hours of training.
         tempfile::tempfile_in(path)
-            .map_err(|error| output.problem(format!("cannot be written into: {error}")))?;
+            .map_err(|error| output.problem(format!("is not writable: {error}")))?;
         Ok(output)
     }
 
-    /// The folder of a run to go on with, and its last checkpoint.
+    /// The folder of a run to resume, and its last checkpoint.
     pub(super) fn resume(path: &Path) -> Result<(Self, PathBuf)> {
         let output = Self { path: path.to_owned() };
-        // Of a run that was killed: it may have been saving another update than the next one to be
-        // saved.
+        // Left by a run that was killed, perhaps while it saved another update than the next one.
         remove_leftovers(path, None);
         let last = output.checkpoints()?.pop();
         let (_, folder) = last.ok_or_else(|| {
-            output.problem("holds no checkpoint to go on from; start without --resume")
+            output.problem("contains no checkpoint to resume from; start without --resume")
         })?;
         Ok((output, folder))
     }
@@ -162,7 +161,7 @@ impl Output {
         Ok(found)
     }
 
-    /// Saves the state; of the checkpoints, the last `keep` stay.
+    /// Saves the state; keeps the last `keep` checkpoints.
     pub(super) fn save(
         &self,
         run: &Run,
@@ -172,7 +171,7 @@ impl Output {
         keep: usize,
     ) -> Result<PathBuf> {
         let path = self.path.join(format!("{PREFIX}{}", run.update));
-        // One that was saved before an interruption holds the same state.
+        // A checkpoint saved before an interruption contains the same state.
         let mut folder = Folder::create(&path, Existing::Replace)?;
         for (name, bytes) in model_files(model, start)? {
             folder.write(&name, &bytes)?;
@@ -189,10 +188,10 @@ impl Output {
         Ok(path)
     }
 
-    /// Makes `model` the one that the folder itself holds.
+    /// Makes `model` the model in the folder itself.
     pub(super) fn publish(&self, model: &Model, start: &Start) -> Result<()> {
         let mut files = Additions::create(&self.path, Existing::Replace)?;
-        // The last one written is the first to appear and the last to go.
+        // The last file written appears first and is removed last.
         for (name, bytes) in model_files(model, start)?.into_iter().rev() {
             files.write(&name, &bytes)?;
         }
@@ -200,7 +199,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes a text beside the model, whole or not at all.
+    /// Writes a text file beside the model, completely or not at all.
     pub(super) fn write(&self, name: &str, text: &str) -> Result<()> {
         let mut files = Additions::create(&self.path, Existing::Replace)?;
         files.write(name, text.as_bytes())?;
@@ -221,14 +220,14 @@ pub(super) fn read_run(folder: &Path) -> Result<Run> {
     let run: Run = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     if run.format != FORMAT {
         Err(wrong(format!(
-            "format is {}, expected {FORMAT}: it is that of another version",
+            "format is {}, expected {FORMAT}: it was written by another version",
             run.format
         )))?;
     }
     Ok(run)
 }
 
-/// Brings a step to the state saved in a checkpoint.
+/// Restores the state saved in a checkpoint.
 pub(super) fn restore(folder: &Path, run: &Run, step: &mut Step<'_>) -> Result<()> {
     let path = folder.join(STATE);
     let wrong = |reason: String| Cause::Unreadable { file: path.display().to_string(), reason };
@@ -285,14 +284,13 @@ fn state_file(step: &Step<'_>) -> Result<Vec<u8>> {
 }
 
 fn safetensors_file(tensors: Vec<(String, Tensor<'_>)>) -> Result<Vec<u8>> {
-    // transformers wants to know who wrote it.
+    // transformers requires this key.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     Ok(serialize(tensors, Some(metadata))
         .map_err(|error| Cause::Model(format!("{MODEL}: {error}")))?)
 }
 
-/// Numbers in single precision, as safetensors takes them: their bytes are made when they are
-/// written.
+/// Numbers in single precision for safetensors; their bytes are made when they are written.
 struct Tensor<'n> {
     shape: Vec<usize>,
     numbers: Numbers<'n>,

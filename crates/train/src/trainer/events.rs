@@ -1,4 +1,4 @@
-//! Where a run computes, what it begins as, tells on its way, and comes to.
+//! The machine, start, events and outcome of a run.
 
 use std::path::Path;
 
@@ -7,64 +7,64 @@ use cognate_runtime::{Device, Runtime};
 use super::log::{Stretch, Validation};
 use crate::ranks::{Alone, Ranks};
 
-/// Where a run computes.
+/// The engine, the device and the processes of a run.
 #[derive(Clone, Copy)]
 pub struct Machine<'r> {
     /// The engine.
     pub runtime: &'r dyn Runtime,
-    /// What it computes on.
+    /// The device of the engine.
     pub device: Device,
-    /// The processes that share the work. If there are several, each computes in one thread unless
-    /// `threads` says otherwise.
+    /// The processes that share the work. If there are several, each uses one thread unless
+    /// `threads` is set.
     pub ranks: &'r dyn Ranks,
 }
 
 impl<'r> Machine<'r> {
-    /// This process by itself.
+    /// A single process.
     pub fn alone(runtime: &'r dyn Runtime, device: Device) -> Self {
         Self { runtime, device, ranks: &Alone }
     }
 }
 
-/// Whether a run begins or goes on.
+/// Whether a run starts or resumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beginning {
     /// In a folder that is empty or does not exist.
     Fresh,
-    /// With the last checkpoint in the folder, made with the same settings.
+    /// From the last checkpoint in the folder, made with the same settings.
     Resume,
 }
 
-/// What happens while a run goes on.
+/// An event of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'e> {
     /// An update was made.
     Update(&'e Progress),
-    /// A stretch of updates is over, and stands in the log.
+    /// A stretch of updates is complete and in the log.
     Logged(&'e Stretch),
-    /// The held-out text was validated at.
+    /// The validation set was evaluated.
     Validated(&'e Validation),
     /// A checkpoint was saved in this folder.
     Saved(&'e Path),
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// Updates so far.
+    /// Number of updates so far.
     pub update: u64,
     /// The epoch, from 1.
     pub epoch: u64,
-    /// The smoothed loss of a label in the last update.
+    /// The smoothed loss per label of the last update.
     pub loss: f64,
-    /// Target tokens of the last update.
+    /// Number of target tokens of the last update.
     pub tokens: u64,
-    /// The share of the run that is over, by the nearest limit: 0 to 1. `None` where only patience
-    /// ends it.
+    /// The completed share of the run by the nearest limit, 0 to 1; `None` if only patience ends
+    /// it.
     pub share: Option<f64>,
 }
 
-/// Why a run ended.
+/// The reason why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// `schedule.max_updates`.
@@ -75,20 +75,20 @@ pub enum Ending {
     Minutes,
     /// `schedule.patience`.
     Patience,
-    /// The observer, of any rank.
+    /// The observer of any rank.
     Stopped,
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Why it ended.
+    /// The reason why it ended.
     pub ending: Ending,
-    /// Updates so far.
+    /// Number of updates.
     pub updates: u64,
-    /// The update whose model is the result, and its loss a label or BLEU; `None` without held-out
-    /// text.
+    /// The update whose model is the result, and its loss per label or BLEU; `None` without a
+    /// validation set.
     pub best: Option<(u64, f64)>,
-    /// The validation of the mean of checkpoints, where that is the result.
+    /// The validation of the average of checkpoints, if that is the result.
     pub averaged: Option<Validation>,
 }

@@ -1,4 +1,4 @@
-//! `log.jsonl`: a line of JSON for each stretch of updates and each validation.
+//! `log.jsonl`: one line of JSON for each stretch of updates and each validation.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,49 +12,49 @@ use crate::error::{Cause, Error, Result};
 
 const LOG: &str = "log.jsonl";
 
-/// Bytes of a line, at most.
+/// The maximum number of bytes of a line.
 const MOST_IN_A_LINE: u64 = 1 << 16;
 
-/// A stretch of updates, as its line in the log.
+/// A line of the log about a stretch of updates.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stretch {
-    /// Updates so far.
+    /// Number of updates so far.
     pub update: u64,
     /// The epoch, from 1.
     pub epoch: u64,
-    /// The smoothed loss of a label, the mean over the stretch.
+    /// The smoothed loss per label, averaged over the stretch.
     pub loss: f64,
-    /// The same without smoothing: the logarithm of the perplexity.
+    /// The loss without smoothing: the logarithm of the perplexity.
     pub nll: f64,
     /// The learning rate of the last update.
     pub learning_rate: f64,
-    /// The norm of all gradients of the last update, before it is shortened.
+    /// The norm of all gradients of the last update, before clipping.
     pub gradient_norm: f64,
-    /// Target tokens a second, padding not counted.
+    /// Target tokens per second, without padding.
     pub tokens_per_second: f64,
-    /// The share of the time that the engine computed, 0 to 1; the rest went on around it.
+    /// The share of the time spent in the engine, 0 to 1.
     pub engine_share: f64,
-    /// Seconds of training so far, those before a resume included.
+    /// Seconds of training so far, including those before a resume.
     pub seconds: f64,
 }
 
-/// A validation, as its line in the log.
+/// A line of the log about a validation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Validation {
-    /// Updates so far.
+    /// Number of updates so far.
     pub update: u64,
     /// The epoch, from 1.
     pub epoch: u64,
-    /// The smoothed loss of a label.
+    /// The smoothed loss per label.
     pub valid_loss: f64,
-    /// The same without smoothing.
+    /// The loss without smoothing.
     pub valid_nll: f64,
     /// `e` to the power of `valid_nll`.
     pub perplexity: f64,
-    /// BLEU of the translations, 0 to 100, where it is the metric.
+    /// BLEU of the translations, 0 to 100, if it is the metric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bleu: Option<f64>,
-    /// Whether it is better than those before.
+    /// Whether it is better than all previous ones.
     pub best: bool,
     /// Seconds of training so far.
     pub seconds: f64,
@@ -66,15 +66,14 @@ pub struct Validation {
 pub enum LogLine {
     /// Updates.
     Stretch(Stretch),
-    /// A look at held-out text.
+    /// A validation.
     Validation(Validation),
 }
 
-/// Reads a run's log: `log.jsonl`, or the run's folder. A last line that is being written is left
-/// out.
+/// Reads a run's log: `log.jsonl`, or the run's folder. An incomplete last line is left out.
 ///
 /// # Errors
-/// If it cannot be read, or names the line that is none of a log.
+/// If the file cannot be read, or a line is not one of a log; the error names the line.
 pub fn read_log(path: &Path) -> Result<Vec<LogLine>> {
     let path = if path.is_dir() { path.join(LOG) } else { path.to_owned() };
     let wrong = |reason: String| Cause::Unreadable { file: path.display().to_string(), reason };
@@ -92,7 +91,7 @@ pub fn read_log(path: &Path) -> Result<Vec<LogLine>> {
             break;
         }
         let read = serde_json::from_slice(&line)
-            .map_err(|_| wrong(format!("line {number} is none of a training log")))?;
+            .map_err(|_| wrong(format!("line {number}: not a line of a training log")))?;
         found.push(read);
     }
     Ok(found)
@@ -106,8 +105,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Opens the log of a run that stands at `update`: lines of later updates, whose work was lost,
-    /// go.
+    /// Opens the log of a run at `update`; removes lines of later updates, whose work was lost.
     pub(super) fn open(output: &Output, update: u64) -> Result<Self> {
         let path = output.path().join(LOG);
         let name = path.display().to_string();

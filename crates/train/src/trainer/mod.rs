@@ -97,7 +97,7 @@ impl<'r> Trainer<'r> {
             .transpose()?;
         if former.as_ref().is_some_and(|former| former.corpus != corpus.fingerprint()) {
             Err(Cause::Config(format!(
-                "{}: data.train: the text has changed since the run began, as training.json has it; start another one",
+                "{}: data.train: the text has changed since the run began, according to training.json; start a new run",
                 out.display()
             )))?;
         }

@@ -56,7 +56,7 @@ impl Start {
         let id = |piece: &str| {
             let missing = || {
                 Cause::Model(format!(
-                    "the tokenizer has no {piece}; expected one with </s> and <pad>"
+                    "the tokenizer has no {piece}; expected a tokenizer with </s> and <pad>"
                 ))
             };
             tokenizer.id(piece).ok_or_else(missing)
@@ -177,7 +177,8 @@ pub(super) fn tokenizer_files(folder: &Path) -> Result<TokenizerFiles> {
     paths.map(read).collect()
 }
 
-/// The tokens around the targets of a checkpoint; targets end with the end token even if decoding has none.
+/// The tokens around the targets of a checkpoint; targets end with the end token even if decoding
+/// has none.
 fn framing(model: &Model, settings: &Settings) -> Framing {
     let prefix = settings.forced_bos_token.into_iter().collect();
     let suffix =
@@ -191,7 +192,8 @@ fn framing(model: &Model, settings: &Settings) -> Framing {
     }
 }
 
-/// A warning if the optional target language of the model in `folder` is not set, an error if it is required.
+/// A warning if the optional target language of the model in `folder` is not set, an error if it is
+/// required.
 fn unnamed_language(
     folder: &Path,
     model: &Model,
@@ -204,7 +206,7 @@ fn unnamed_language(
         return Ok(None);
     };
     let problem = format!(
-        "the model knows {} languages, and none is named to translate into; set {field} in generation_config.json to its token",
+        "the model knows {} languages; to choose the target language, set {field} in generation_config.json to its token",
         codes.len()
     );
     let folder = folder.display().to_string();

@@ -40,7 +40,7 @@ pub(super) fn check(folder: &Path, former: &Value, now: &Value) -> Result<()> {
         .map(|(field, former, now)| format!("\n  {field} is {now}, expected {former}"))
         .collect();
     let message = format!(
-        "{}: a run goes on with the settings that it began with, which are in its training.json{}",
+        "{}: a run resumes only with its original settings, which are in its training.json{}",
         folder.display(),
         told.concat()
     );

@@ -25,7 +25,7 @@ pub(super) struct Learned {
 
 #[derive(Clone, Debug)]
 struct Adapters {
-    /// The weights with adapters.
+    /// The paths of the weights with adapters.
     of: HashSet<String>,
     rank: usize,
     /// `α/r`

@@ -93,7 +93,7 @@ fn single_fields_are_set_as_a_file_would() {
     assert_eq!(config.model.attention_score, AttentionScore::Additive);
     let mut refused = |name: &str, value: &str| config.set(name, value).unwrap_err().to_string();
     assert_snapshot!(refused("dropout.layers", "1"), @"dropout.layers is unknown; expected one of embeddings, sublayers, attention, activation, consistency");
-    assert_snapshot!(refused("modell.gated", "true"), @"modell.gated: modell is no section; expected one of data, tokenizer, model, tuning, dropout, optimiser, schedule");
+    assert_snapshot!(refused("modell.gated", "true"), @"modell.gated: modell is not a section; expected one of data, tokenizer, model, tuning, dropout, optimiser, schedule");
     assert_snapshot!(refused("model.norm_placement", "middle"), @"model.norm_placement: found `middle`, expected one of `post`, `pre`, `around`");
     assert_snapshot!(refused("model.heads", "many"), @r#"model.heads: found string "many", expected a whole number, 0 or more"#);
 }
@@ -171,12 +171,12 @@ fn all_problems_are_told_with_their_lines() {
     assert_snapshot!(problems("seed = -1\nspeed = 3\n[model]\nheads = 3\nheadz = 2\nnorm_placement = \"middle\"\nactivation = \"rulu\"\ngated = 1\n[optimiser]\nbeta2 = 1.5\nclip_norm = 0\nwarmup_updates = \"many\"\n[data]\ntrain = [{ source = \"a\", tsv = \"b\" }]\nmax_tokens = 100\nmax_source_tokens = 200\n"), @r#"
     train.toml: line 1: seed: found integer `-1`, expected a whole number, 0 or more
     train.toml: line 2: speed is unknown; expected one of seed, threads, and the sections data, tokenizer, model, tuning, dropout, optimiser, schedule
-    train.toml: line 4: model.heads is 3, expected a whole width for each head: d_model 128 is no multiple of 3 heads
+    train.toml: line 4: model.heads is 3, expected a divisor of d_model, 128
     train.toml: line 5: model.headz is unknown; expected one of init, preset, d_model, heads, d_ff, encoder_layers, decoder_layers, max_positions, norm, norm_placement, positions, relative_buckets, relative_max_distance, activation, gated, attention_score, initialisation, biases, tie_embeddings, tie_output, scale_embedding
     train.toml: line 6: model.norm_placement: found `middle`, expected one of `post`, `pre`, `around`
     train.toml: line 7: model.activation is "rulu", expected one of gelu, gelu_10, gelu_new, gelu_accurate, gelu_fast, gelu_python, gelu_python_tanh, gelu_pytorch_tanh, laplace, leaky_relu, linear, mish, quick_gelu, relu, relu2, relu6, sigmoid, swish, silu, tanh
     train.toml: line 8: model.gated: found integer `1`, expected true or false
-    train.toml: line 10: optimiser.beta2 is 1.5, expected a share from 0 up to 1
+    train.toml: line 10: optimiser.beta2 is 1.5, expected a number from 0 to less than 1
     train.toml: line 11: optimiser.clip_norm is 0, expected a number above 0
     train.toml: line 12: optimiser.warmup_updates: found string "many", expected a whole number, 0 or more
     train.toml: line 14: data.train is source and tsv in corpus 1, expected source and target, or tsv with columns counted from 1
@@ -191,7 +191,7 @@ fn texts_that_are_no_toml_are_refused() {
     train.toml: line 2: TOML: unclosed table, expected `]`
     train.toml: line 3: TOML: key with no value, expected `=`
     ");
-    assert_snapshot!(problems("model = 3\n"), @"train.toml: line 1: model is no section; expected [model] and its fields below");
+    assert_snapshot!(problems("model = 3\n"), @"train.toml: line 1: model is not a section; expected [model] and its fields below");
     assert_snapshot!(problems("[model]\nheads = 4\nheads = 8\n"), @"train.toml: line 3: TOML: duplicate key");
     assert_snapshot!(TrainingConfig::from_toml("", "train.toml").unwrap_err(), @r#"
     train.toml: data.train is empty, expected at least one corpus: { source = "train.en", target = "train.de" }
@@ -219,9 +219,9 @@ fn corpora_are_named_in_one_of_two_ways() {
 #[test]
 fn values_that_do_not_go_together_are_refused() {
     assert_snapshot!(problems("[model]\nd_model = 30\nheads = 10\npositions = \"rotary\"\n[optimiser]\nweight_decay = 0.1\nlearning_rate = 1e-3\nfactor = 2\ndecay = \"linear\"\n"), @"
-    train.toml: line 4: model.positions is rotary, expected an even width of heads for it; d_model / heads is 3
+    train.toml: line 4: model.positions is rotary, expected an even d_model / heads, found 3
     train.toml: line 6: optimiser.weight_decay is 0.1, expected 0, or an optimiser.algorithm with weight decay: adamw, lion, muon
-    train.toml: line 8: optimiser.factor is 2, expected it absent beside optimiser.learning_rate: both say the highest rate
+    train.toml: line 8: optimiser.factor is 2, expected no value if optimiser.learning_rate is set: both define the peak rate
     train.toml: line 15: schedule.max_updates is 10, expected more than optimiser.warmup_updates, which is 4000
     ");
     assert_snapshot!(problems("[tokenizer]\nvocabularies = \"separate\"\ncoverage = 0\n[data]\ntrain = [{ tsv = \"a\" }]\nmax_source_tokens = 256\n[model]\nmax_positions = 100\npositions = \"relative\"\nrelative_max_distance = 16\n"), @r#"
@@ -231,33 +231,33 @@ fn values_that_do_not_go_together_are_refused() {
     train.toml: line 10: model.relative_max_distance is 16, expected 17 to 65536
     "#);
     assert_snapshot!(problems("[tokenizer]\nalgorithm = \"bpe\"\n[data]\ntrain = [{ tsv = \"a\" }]\nsubword_sampling = 0.3\n[dropout]\nembeddings = 0\nsublayers = 0\nconsistency = 5\n[schedule]\nmax_epochs = 3\n[optimiser]\ndecay = \"cosine\"\n"), @r#"
-    train.toml: line 5: data.subword_sampling is 0.3, expected it absent, or tokenizer.algorithm = "unigram"
-    train.toml: line 9: dropout.consistency is 5, expected 0, or another dropout above 0 beside it
-    train.toml: line 13: optimiser.decay is cosine, expected schedule.max_updates beside it, where the rate is zero
+    train.toml: line 5: data.subword_sampling is 0.3, expected no value, or tokenizer.algorithm = "unigram"
+    train.toml: line 9: dropout.consistency is 5, expected 0, or another dropout rate above 0
+    train.toml: line 13: optimiser.decay is cosine, expected schedule.max_updates to be set: the rate is zero there
     "#);
     assert_snapshot!(problems("[tuning]\nlora_rank = 0\nlora_alpha = 0\nlora_targets = []\nfreeze = [\"encoder\"]\n"), @r#"
     train.toml: line 2: tuning.lora_rank is 0, expected at least 1
-    train.toml: line 2: tuning.lora_rank is 0, expected model.init beside it: adapters are for a model that has learned
+    train.toml: line 2: tuning.lora_rank is 0, expected model.init to be set: adapters are for a trained model
     train.toml: line 3: tuning.lora_alpha is 0, expected a number above 0
     train.toml: line 4: tuning.lora_targets is empty, expected at least one layer's name: ["q_proj"]
-    train.toml: line 5: tuning.freeze is beside tuning.lora_rank, expected one of both: with adapters nothing else is learned
+    train.toml: line 5: tuning.freeze is beside tuning.lora_rank, expected only one of them: with adapters no other weights are learned
     "#);
     assert_snapshot!(problems("[tokenizer]\nfrom = \"t\"\nvocab_size = 9000\n[model]\ninit = \"m\"\nd_model = 64\n"), @"
-    train.toml: line 2: tokenizer.from is beside other fields, expected that alone: a tokenizer that is taken is not trained
-    train.toml: line 5: model.init is beside other fields, expected that alone: a checkpoint says itself what it is
-    train.toml: line 5: model.init is beside [tokenizer], expected that section to be absent: a checkpoint brings its tokenizer
+    train.toml: line 2: tokenizer.from is beside other fields, expected no other fields: an existing tokenizer is not trained
+    train.toml: line 5: model.init is beside other fields, expected no other fields: the checkpoint defines the model
+    train.toml: line 5: model.init is beside [tokenizer], expected no such section: the checkpoint has a tokenizer
     ");
     assert_snapshot!(problems("[schedule]\npatience = 3\nmetric = \"bleu\"\naverage_checkpoints = 4\nkeep_checkpoints = 3\nmax_minutes = nan\n"), @"
-    train.toml: line 2: schedule.patience is 3, expected data.valid beside it, or it absent
-    train.toml: line 3: schedule.metric is bleu, expected data.valid beside it
+    train.toml: line 2: schedule.patience is 3, expected no value, or data.valid to be set
+    train.toml: line 3: schedule.metric is bleu, expected data.valid to be set
     train.toml: line 4: schedule.average_checkpoints is 4, expected 1 to 3
     train.toml: line 6: schedule.max_minutes is NaN, expected a number above 0
     ");
     assert_snapshot!(problems("[schedule]\nlog_every = 0\n[dropout]\nattention = 1\nsublayers = -0.1\n[data]\ntrain = [{ source = \"a\", target = \"b\" }]\nmax_ratio = 0.5\nmax_words = 0\nprefetch = 0\nmax_target_tokens = 4000\n"), @"
     train.toml: schedule is without end, expected max_updates, max_epochs, max_minutes or patience
     train.toml: line 2: schedule.log_every is 0, expected at least 1
-    train.toml: line 4: dropout.attention is 1, expected a share from 0 up to 1
-    train.toml: line 5: dropout.sublayers is -0.1, expected a share from 0 up to 1
+    train.toml: line 4: dropout.attention is 1, expected a number from 0 to less than 1
+    train.toml: line 5: dropout.sublayers is -0.1, expected a number from 0 to less than 1
     train.toml: line 8: data.max_ratio is 0.5, expected at least 1
     train.toml: line 9: data.max_words is 0, expected at least 1
     train.toml: line 10: data.prefetch is 0, expected 1 to 10000
@@ -273,7 +273,7 @@ fn changed_settings_are_checked() {
     (config.data.max_sentences, config.optimiser.label_smoothing) = (Some(0), 1.0);
     assert_snapshot!(config.check().unwrap_err(), @"
     data.max_sentences is 0, expected at least 1
-    optimiser.label_smoothing is 1, expected a share from 0 up to 1
+    optimiser.label_smoothing is 1, expected a number from 0 to less than 1
     ");
 }
 

@@ -152,10 +152,10 @@ fn files_that_are_no_corpus_are_refused() {
         assert_eq!(error.kind(), kind);
         folder.shown(error)
     };
-    assert_snapshot!(error(&[table(1, 2)], ErrorKind::Corpus), @"train.tsv: line 2: has 1 columns, expected at least 2, divided by tabs");
+    assert_snapshot!(error(&[table(1, 2)], ErrorKind::Corpus), @"train.tsv: line 2: has 1 columns, expected at least 2, separated by tabs");
     assert_snapshot!(error(&[table(1, 0)], ErrorKind::Settings), @"train.tsv: columns are counted from 1, found 0");
     assert_snapshot!(error(&[missing], ErrorKind::File), @"no.en: cannot read: No such file or directory (os error 2)");
-    assert_snapshot!(error(&[], ErrorKind::Settings), @"no corpus is named; expected at least one pair of files");
+    assert_snapshot!(error(&[], ErrorKind::Settings), @"no corpus; expected at least one pair of files");
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn wrong_grids_are_refused() {
         (&["norm=rms,mean"], "model.norm: found `mean`, expected `layer` or `rms`"),
         (
             &["heads=4,3"],
-            "heads=3: model.heads is 3, expected a whole width for each head: d_model 128 is no multiple of 3 heads",
+            "heads=3: model.heads is 3, expected a divisor of d_model, 128",
         ),
     ] {
         assert_eq!(refused(&config(), texts), expected);

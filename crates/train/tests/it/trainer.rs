@@ -380,22 +380,22 @@ fn what_cannot_begin_is_refused() {
     let out = folder.path().join("out");
     let refused =
         |config: &TrainingConfig, beginning| folder.shown(refusal(config, &out, beginning, &*ort));
-    assert_snapshot!(refused(&good, Beginning::Resume), @"out: holds no checkpoint to go on from; start without --resume");
+    assert_snapshot!(refused(&good, Beginning::Resume), @"out: contains no checkpoint to resume from; start without --resume");
     let unbuilt = config(&folder, "schedule.max_updates = 2\noptimiser.precision = \"bf16\"");
     assert_snapshot!(refused(&unbuilt, Beginning::Fresh), @"optimiser.precision is bf16, which cannot be trained yet; expected f32");
     run(&good, &out, Beginning::Fresh, &*ort);
-    assert_snapshot!(refused(&good, Beginning::Fresh), @"out: holds a training run; go on with it by --resume, or name another folder");
+    assert_snapshot!(refused(&good, Beginning::Fresh), @"out: contains a training run; resume it with --resume, or name another folder");
     let other = config(
         &folder,
         "schedule.max_updates = 4\noptimiser.label_smoothing = 0.2\nmodel.gated = true",
     );
     assert_snapshot!(refused(&other, Beginning::Resume), @r"
-    out: a run goes on with the settings that it began with, which are in its training.json
+    out: a run resumes only with its original settings, which are in its training.json
       model.gated is true, expected false
       optimiser.label_smoothing is 0.2, expected 0.1
     ");
     folder.write("train.src", "a b\n".repeat(2_000));
-    assert_snapshot!(refused(&good, Beginning::Resume), @"out: data.train: the text has changed since the run began, as training.json has it; start another one");
+    assert_snapshot!(refused(&good, Beginning::Resume), @"out: data.train: the text has changed since the run began, according to training.json; start a new run");
     let foreign = folder.path().join("foreign");
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("thesis.txt"), "mine").unwrap();

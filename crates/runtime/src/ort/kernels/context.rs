@@ -18,7 +18,7 @@ pub(super) struct Context<'c> {
     /// Inputs and outputs that may be the same memory.
     caches: &'c [[usize; 2]],
     threads: usize,
-    /// A bit for each output returned: an output is returned only once.
+    /// One bit for each returned output: an output is returned only once.
     taken: Cell<u128>,
     _lent: PhantomData<&'c OrtKernelContext>,
 }
@@ -238,7 +238,7 @@ fn described(
     // SAFETY: the value is one of the current call; the description is released below, once.
     check(unsafe { (::ort::api().GetTensorTypeAndShape)(value, &raw mut info) })?;
     let done = read(info);
-    // SAFETY: created above and not used any more.
+    // SAFETY: created above and not used afterwards.
     unsafe { (::ort::api().ReleaseTensorTypeAndShapeInfo)(info) };
     done
 }

@@ -103,7 +103,7 @@ unsafe extern "system" fn version(_: *const OrtCustomOp) -> c_int {
     1
 }
 
-/// One parameter, which stands for any number of values.
+/// One parameter, which represents any number of values.
 unsafe extern "system" fn one(_: *const OrtCustomOp) -> usize {
     1
 }
@@ -128,7 +128,7 @@ unsafe extern "system" fn memory(_: *const OrtCustomOp, _: usize) -> OrtMemType 
     OrtMemType::OrtMemTypeDefault
 }
 
-/// The library gives an output no memory of an input; callers may.
+/// The library does not give an output the memory of an input; callers may.
 unsafe extern "system" fn no_pairs(_: *mut *mut c_int, _: *mut *mut c_int) -> usize {
     0
 }

@@ -76,7 +76,7 @@ fn sizes_of_heads<'g>(places: &Places<'g>, mut tensor: &'g String) -> Option<&'g
     }
 }
 
-/// Weights `[batch, n, heads, 1, places]` that the graph gives, beside the product with values.
+/// Weights `[batch, n, heads, 1, places]` that the graph outputs, besides the product with values.
 struct Weights<'g> {
     reader: (usize, &'g NodeProto),
     nodes: [usize; 2],

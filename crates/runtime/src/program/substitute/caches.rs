@@ -1,4 +1,5 @@
-//! Finds attention to shared caches: ONNX Runtime's operator, and standard operations in its place.
+//! Finds attention to shared caches: ONNX Runtime's operator, and the equivalent standard
+//! operations.
 
 use super::{CACHED, Found, attribute, float, integer, own, permutes};
 use crate::program::{Places, Size};
@@ -24,8 +25,8 @@ pub(super) fn of_operator(places: &Places<'_>, index: usize) -> Option<Found> {
     mask.is_empty().then(|| Found { node, at: index, replaced: vec![index] })
 }
 
-/// Matches the standard operations around the softmax at `index`, of which a mask leaves each beam
-/// the caches that hold its positions.
+/// Matches the standard operations around the softmax at `index`, in which a mask selects for each
+/// beam the caches that hold its positions.
 pub(super) fn of_operations(places: &Places<'_>, index: usize) -> Option<Found> {
     let softmax = places.node(index, "Softmax")?;
     let mut path = Path { places, inner: vec![index] };
@@ -84,7 +85,7 @@ struct Path<'p, 'g> {
 }
 
 impl<'g> Path<'_, 'g> {
-    /// The operation that computes `tensor`, but for reshapes behind it.
+    /// The operation that computes `tensor`, ignoring reshapes after it.
     fn before(&mut self, tensor: &'g str, operation: &str) -> Option<&'g NodeProto> {
         let (mut reshapes, before) = self.unshaped(tensor);
         let (at, node) = self.places.giver(before, operation)?;
@@ -93,7 +94,7 @@ impl<'g> Path<'_, 'g> {
         Some(node)
     }
 
-    /// The operation that alone reads `tensor`, but for reshapes before it.
+    /// The operation that alone reads `tensor`, ignoring reshapes before it.
     fn after(&mut self, tensor: &'g str, operation: &str) -> Option<&'g NodeProto> {
         match self.places.only_reader(tensor, "Reshape") {
             Some((at, reshape)) => {
@@ -108,7 +109,7 @@ impl<'g> Path<'_, 'g> {
         }
     }
 
-    /// The reshapes that give `tensor`, and what they read.
+    /// The reshapes that compute `tensor`, and their input.
     fn unshaped(&self, mut tensor: &'g str) -> (Vec<usize>, &'g str) {
         let mut reshapes = Vec::new();
         while let Some((at, reshape)) = self.places.giver(tensor, "Reshape") {
@@ -118,7 +119,7 @@ impl<'g> Path<'_, 'g> {
         (reshapes, tensor)
     }
 
-    /// What was divided into heads.
+    /// The tensor that was split into heads.
     fn by_head(&mut self, tensor: &'g str) -> Option<&'g str> {
         let turned =
             self.before(tensor, "Transpose").filter(|node| permutes(node, [0, 2, 1, 3]))?;
@@ -156,14 +157,15 @@ impl<'g> Path<'_, 'g> {
         })
     }
 
-    /// What a bias was before it was repeated for each beam.
+    /// A bias before it was repeated for each beam.
     fn bias(&mut self, tensor: &'g str) -> Option<&'g str> {
         let expand = self.places.giver(self.unshaped(tensor).1, "Expand")?.1;
         let bias = self.unshaped(&expand.input[0]).1;
         self.places.has_axes(bias, 4).then_some(bias)
     }
 
-    /// Whether what the nodes give is read by these nodes alone, but for the outputs of `made`.
+    /// Whether the results of the nodes are read only by these nodes, except for the outputs of
+    /// `made`.
     fn is_closed(&self, made: &NodeProto) -> bool {
         let given = self.inner.iter().flat_map(|&at| &self.places.graph.node[at].output);
         let is_own = |tensor: &String| {
@@ -176,7 +178,7 @@ impl<'g> Path<'_, 'g> {
     }
 }
 
-/// The input that names the beam of each position, and the window, of a mask
+/// The input with the beam of each position, and the window, of a mask
 /// `[batch, 1, beams, 1, beams · (past + 1)]`.
 fn seen<'g>(places: &Places<'g>, mask: &'g str) -> Option<(&'g str, Option<i64>)> {
     let (_, reshape) = places.giver(mask, "Reshape")?;

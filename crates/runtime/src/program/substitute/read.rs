@@ -128,7 +128,7 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
             let [x, sizes] = reshape.input.as_slice() else { return None };
             let is_heads = attribute(node, "perm").is_some_and(|perm| perm.ints == [0, 2, 1, 3])
                 && places.has_axes(out, 4);
-            // Constants can copy sizes of the input, which rows do not have, by a 0.
+            // Constants can copy sizes of the input by a 0, which rows do not have.
             let is_computed = places.constant(sizes).is_none();
             let is_known = |sizes: &[Size<&str>]| {
                 is_computed || !sizes.iter().any(|size| matches!(size, Size::Number(0)))
@@ -139,7 +139,7 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
             Operation::Heads { x, sizes, out }
         }
         ("", "Reshape") => largest(places, &inputs, out)?,
-        // Of embeddings, whose rows are in more axes.
+        // For embeddings, whose rows have more axes.
         ("", "LayerNormalization") => {
             let &[x, weight, bias] = inputs.as_slice() else { return None };
             let is_row =
@@ -175,13 +175,13 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
     })
 }
 
-/// The conversion that gives a tensor, if it is to this type.
+/// The conversion that computes a tensor, if it is to this type.
 fn cast<'g>(places: &Places<'g>, tensor: &str, to: DataType) -> Option<&'g NodeProto> {
     let (_, cast) = places.giver(tensor, "Cast")?;
     Some(cast).filter(|cast| attribute(cast, "to").and_then(|to| to.i) == Some(to as i64))
 }
 
-/// The rows of which `rows` are the nearest numbers of bfloat16, in any axes.
+/// The rows that were rounded to bfloat16 to compute `rows`, in any axes.
 fn before_rounding<'g>(places: &Places<'g>, mut rows: &'g str) -> Option<&'g str> {
     for to in [DataType::Float, DataType::Bfloat16] {
         while let Some((_, reshape)) = places.giver(rows, "Reshape") {
@@ -223,7 +223,7 @@ fn tokens<'g>(places: &Places<'g>, tensor: &'g str) -> Option<(&'g str, TableOf<
     (integers.input[1] == steps.input[1]).then_some((ids(places, &integers.input[1])?, found, 1.0))
 }
 
-/// Where the rows of positions are, of which there is one for each id.
+/// The location of the rows of positions, one for each id.
 fn positions<'g>(places: &Places<'g>, ids: &str, rows: &'g str) -> Option<PositionsFrom<&'g str>> {
     if let Some((beams, offset)) = held(places, rows) {
         return Some(PositionsFrom::Held { beams, offset });
@@ -238,8 +238,8 @@ fn positions<'g>(places: &Places<'g>, ids: &str, rows: &'g str) -> Option<Positi
         .then_some(PositionsFrom::Sizes { sizes: [start?, end?], counted })
 }
 
-/// Positions that are as many as a beam holds before them, `Σ (0 <= beam) + offset`: the input of
-/// beams, and the offset.
+/// Positions that equal the number of positions that a beam holds before them,
+/// `Σ (0 <= beam) + offset`: the input of beams, and the offset.
 pub(super) fn held<'g>(places: &Places<'g>, rows: &'g str) -> Option<(&'g str, usize)> {
     if let Some((_, add)) = places.giver(rows, "Add") {
         let (beams, 0) = held(places, &add.input[0])? else { return None };
@@ -256,8 +256,8 @@ pub(super) fn held<'g>(places: &Places<'g>, rows: &'g str) -> Option<(&'g str, u
     (is_count && is_input && places.has_axes(beams, 3)).then_some((beams, 0))
 }
 
-/// Positions that count the tokens of `tokens` but padding: `(count + first) · is_token + pad`, and
-/// the range of `first`.
+/// Positions that count the tokens of `tokens` except padding: `(count + first) · is_token + pad`,
+/// and the range of `first`.
 fn counted<'g>(
     places: &Places<'g>,
     tokens: &str,
@@ -291,7 +291,8 @@ fn ids<'g>(places: &Places<'g>, mut tensor: &'g str) -> Option<&'g str> {
     places.graph.input.iter().any(|input| input.name == tensor).then_some(tensor)
 }
 
-/// The mask, or what it hides: `(1 - mask) · hidden` of an input, for all heads and queries.
+/// The mask, or the input that it is computed from: `(1 - mask) · hidden`, for all heads and
+/// queries.
 fn mask_of<'g>(places: &Places<'g>, tensor: &'g str) -> MaskOf<'g> {
     let padding = || {
         let (_, reshape) = places.giver(tensor, "Reshape")?;
@@ -311,7 +312,7 @@ fn mask_of<'g>(places: &Places<'g>, tensor: &'g str) -> MaskOf<'g> {
     padding().unwrap_or(MaskOf { tensor, hidden: None })
 }
 
-/// The largest magnitudes of rows, but not zero, in another shape.
+/// The largest magnitudes of rows, with a positive minimum, in another shape.
 fn largest<'g>(places: &Places<'g>, inputs: &[&'g str], out: &'g str) -> Option<Operation<'g>> {
     let &[mut x, sizes] = inputs else { return None };
     while let Some((_, identity)) = places.giver(x, "Identity") {

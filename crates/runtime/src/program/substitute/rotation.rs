@@ -5,7 +5,7 @@ use super::{CACHED, Found, ROTATION, own, replace};
 use crate::program::Places;
 use cognate_export::proto::{DimensionProto, GraphProto, NodeProto, ValueInfoProto};
 
-/// Replaces rotations whose results only attention to caches reads, as rows
+/// Replaces rotations whose results are read only by attention to caches, as rows
 /// `[batch · beams, heads · d_k]`; returns their number.
 pub(super) fn of_rotations(graph: &mut GraphProto) -> usize {
     let n = replace(graph, rotation);
@@ -19,7 +19,7 @@ pub(super) fn of_rotations(graph: &mut GraphProto) -> usize {
     n
 }
 
-/// Makes `[rows, heads, 1, d_k]` `[rows, heads · d_k]`.
+/// Changes the shape `[rows, heads, 1, d_k]` to `[rows, heads · d_k]`.
 fn as_rows(info: &mut ValueInfoProto) {
     let shape = info.r#type.as_mut().and_then(|ty| ty.tensor_type.as_mut()?.shape.as_mut());
     if let Some(shape) = shape {
@@ -29,7 +29,7 @@ fn as_rows(info: &mut ValueInfoProto) {
     }
 }
 
-/// Matches `x · cosines + exchanged(x) · sines`, of which the node at `index` is the sum.
+/// Matches `x · cosines + exchanged(x) · sines`; the node at `index` is the sum.
 fn rotation(places: &Places<'_>, index: usize) -> Option<Found> {
     let sum = places.node(index, "Add")?;
     let [(kept_at, kept), (turned_at, turned)] =
@@ -49,7 +49,7 @@ fn rotation(places: &Places<'_>, index: usize) -> Option<Found> {
     };
     let (cosines, beams) = rows_of_positions(places, &kept.input[1])?;
     let (sines, others) = rows_of_positions(places, &turned.input[1])?;
-    // A single head was not divided.
+    // A single head is not split.
     let rows = places.giver(x, "Reshape").map_or(x, |(_, reshape)| &reshape.input[0]);
     let inner = [kept_at, turned_at, concat_at, second_at, first_at];
     let is_inner = |at: &usize| {
@@ -70,7 +70,7 @@ fn rotation(places: &Places<'_>, index: usize) -> Option<Found> {
     Some(Found { node, at: index, replaced: inner.into_iter().chain([index]).collect() })
 }
 
-/// A table and the beams that hold earlier positions, of the rows of positions.
+/// A table, and the beams that hold earlier positions, from the rows of positions.
 fn rows_of_positions<'g>(places: &Places<'g>, tensor: &'g str) -> Option<(&'g String, &'g str)> {
     let (_, reshape) = places.giver(tensor, "Reshape")?;
     let (_, gather) = places.giver(&reshape.input[0], "Gather")?;

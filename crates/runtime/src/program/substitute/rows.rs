@@ -63,8 +63,8 @@ pub(super) fn between_products(places: &Places<'_>, index: usize) -> Option<Foun
     (!replaced.is_empty()).then_some(Found { node, at, replaced })
 }
 
-/// Matches the product of two parts of rows, of which the node at `index` cuts the first, after an
-/// activation of that.
+/// Matches the product of two parts of rows; the node at `index` slices the first, which has an
+/// activation.
 pub(super) fn gates(places: &Places<'_>, index: usize) -> Option<Found> {
     let first = places.node(index, "Slice")?.output.first()?;
     let is_cut = |tensor: &String| {
@@ -108,8 +108,8 @@ impl<'g> Chain<'_, 'g> {
         }
     }
 
-    /// Appends a normalisation, also of rows that others read as they are, if it is the first;
-    /// returns its epsilon.
+    /// Appends a normalisation if it is the first, also of rows that others read before it; returns
+    /// its epsilon.
     fn normalised(&mut self) -> Option<f32> {
         let mut readers = self.places.readers(self.x).iter().filter(|_| self.nodes.is_empty());
         let first = readers.find_map(|&at| Some((at, self.places.node(at, "LayerNormalization")?)));
@@ -187,7 +187,7 @@ impl<'g> Chain<'_, 'g> {
         Activation::Identity
     }
 
-    /// Sigmoid, and the product with its input.
+    /// A sigmoid, and the product with its input.
     fn swish(&self) -> Option<(usize, usize, &'g NodeProto)> {
         let &[first, second] = self.places.readers(self.x) else { return None };
         let sigmoid = self.places.node(first, "Sigmoid")?;
@@ -288,7 +288,7 @@ fn rounded<'g>(places: &Places<'g>, x: &str) -> Option<Rounded<'g>> {
     let keeps = attribute(largest, "keepdims").is_some_and(|keeps| keeps.i == Some(1));
     let (quantize, bytes) = places.only_reader(&unit.output[0], "QuantizeLinear")?;
     let [_, step, zero] = bytes.input.as_slice() else { return None };
-    // A row of zeros gives the same bytes for any divisor.
+    // A row of zeros is rounded to the same bytes for any divisor.
     let divisor =
         places.giver(&unit.input[1], "Max").map_or(&unit.input[1], |(_, max)| &max.input[0]);
     let is_ours = places.number(step) == Some(1.0 / 127.0) && places.bytes(zero) == Some(&[128]);

@@ -25,7 +25,7 @@ enum Stored {
 use Stored::{Bf16, Floats, Integers};
 
 impl Stored {
-    /// Those that programs multiply on this processor.
+    /// The forms of weights that programs multiply on this processor.
     fn fast() -> Vec<Self> {
         if multiplies_integers(256) { vec![Floats, Bf16, Integers] } else { vec![Floats, Bf16] }
     }
@@ -62,7 +62,7 @@ fn exported_with(model: &Model, stored: Stored, attentions: Attentions) -> TempD
     folder
 }
 
-/// The golden models whose attention has a form over shared caches.
+/// The golden models whose attention supports shared caches.
 fn models() -> Vec<String> {
     let has_form = |name: &String| {
         Model::open(&golden(name)).unwrap().config().require_shared_caches().is_ok()
@@ -108,7 +108,7 @@ fn all_attention_is_found_in_every_family() {
     }
 }
 
-/// What is left to ONNX Runtime costs more time than it computes.
+/// Operators that are left to ONNX Runtime have more overhead than computation.
 #[test]
 fn a_small_model_is_one_program() {
     let model = Model::open(&bundled_checkpoint()).unwrap();
@@ -126,8 +126,8 @@ fn a_small_model_is_one_program() {
     }
 }
 
-/// The encoder after its convolutions, and the decoder, which reads the text before a window at
-/// once.
+/// The encoder after its convolutions, and the decoder, which reads the prompt of a window in one
+/// pass.
 #[test]
 fn speech_models_are_programs() {
     for name in SPEECH_MODELS {
@@ -159,7 +159,7 @@ fn speech_models_are_programs() {
     }
 }
 
-/// They read prompts at once, of different lengths.
+/// They read prompts of different lengths in one pass.
 #[test]
 fn decoders_alone_are_one_program() {
     let layout = Layout::SharedCache;
@@ -211,8 +211,8 @@ fn pasts_have_lengths_of_their_own_in_every_family() {
     assert_eq!(without, expected.map(|name| format!("strange/{name}")).into());
 }
 
-/// Each thread has its own sentences and gets the same bits as alone, with all threads in the
-/// kernels of one session.
+/// Each thread has its own sentences and gets bit for bit the same results as alone, with all
+/// threads in the kernels of one session.
 #[test]
 fn threads_run_one_session_with_our_operators() {
     const THREADS: i64 = 4;
@@ -269,7 +269,7 @@ fn threads_run_one_session_with_our_operators() {
 struct Asked {
     decoder: Box<dyn Session>,
     state: Values,
-    /// What the last logits are to be multiplied by.
+    /// The factors of the last logits.
     scales: Vec<f32>,
 }
 
@@ -327,7 +327,7 @@ impl Asked {
     }
 }
 
-/// The bundled model, and the same with a bias of its logits, as OPUS-MT's have.
+/// The bundled model, and the same with a bias of its logits, as in OPUS-MT models.
 fn bundled() -> [Model; 2] {
     let folder = tempfile::tempdir().unwrap();
     for file in std::fs::read_dir(bundled_checkpoint())
@@ -350,7 +350,7 @@ fn bundled() -> [Model; 2] {
     [bundled_checkpoint(), folder.path().to_owned()].map(|folder| Model::open(&folder).unwrap())
 }
 
-/// The engines that run programs, with all weights that they multiply, of both models.
+/// The engines that run programs, with all supported forms of weights, for both models.
 fn asked(models: &[Model]) -> Vec<Asked> {
     models.iter().flat_map(asked_of).collect()
 }
@@ -369,7 +369,7 @@ fn asked_of(model: &Model) -> Vec<Asked> {
     engines.flat_map(forms).collect()
 }
 
-/// Columns of the output layer, in turns, beside all: the same bits.
+/// Columns of the output layer, selected in turn, are bit for bit those of all.
 #[test]
 fn a_shortlist_chooses_columns_of_logits() {
     let models = bundled();
@@ -399,7 +399,7 @@ fn a_shortlist_chooses_columns_of_logits() {
     }
 }
 
-/// The best tokens are those of all logits, which have the same bits.
+/// The best tokens are those of all logits, bit for bit.
 #[test]
 fn the_best_tokens_are_found_without_all_logits() {
     let models = bundled();
@@ -439,7 +439,7 @@ fn the_best_tokens_are_found_without_all_logits() {
                 );
             }
         }
-        // Of a shortlist the best are found as if there were no other tokens.
+        // The best of a shortlist are found as if there were no other tokens.
         let some: Vec<i64> = (0..vocab as i64).step_by(3).collect();
         asked.state.insert(SHORTLIST, ndarray::Array1::from(some.clone()).into_dyn());
         let found = asked.logits(BEST, &[2, 0, 6]).unwrap();
@@ -475,8 +475,8 @@ fn the_best_tokens_are_found_without_all_logits() {
     }
 }
 
-/// Exactly as many tokens as are wanted, of all and of a shortlist, with the softmax of all
-/// logits times their factors.
+/// Exactly as many tokens as requested, of all and of a shortlist, with the softmax of all logits
+/// times their factors.
 #[test]
 fn the_best_tokens_come_with_the_softmax_of_all() {
     let models = bundled();

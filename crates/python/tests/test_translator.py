@@ -194,6 +194,8 @@ def test_ctrl_c_ends_a_translation_within_a_step(model):
     program = textwrap.dedent(
         """
         import sys, threading, time, os, signal, cognate
+        # A background job ignores it otherwise.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         translator = cognate.Translator(sys.argv[1], workers=1)
         texts = ["A man is riding a bicycle along a street in the city."] * 200000
         def interrupt():

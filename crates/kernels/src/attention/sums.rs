@@ -125,10 +125,14 @@ pub(super) fn products<S: Simd, P: Places, const V: usize, const Q: usize>(
                     if let Some(ahead) = ahead {
                         ahead.ask(place, count);
                     }
+                    let mut sums = [simd.splat_f32s(0.0); Q];
                     for (register, &key) in keys.registers::<S, V>(place).iter().enumerate() {
-                        for (query, parts) in queries.iter().zip(&mut parts) {
-                            parts[part] = simd.mul_add_e_f32s(query[register], key, parts[part]);
+                        for (query, sum) in queries.iter().zip(&mut sums) {
+                            *sum = simd.mul_add_e_f32s(query[register], key, *sum);
                         }
+                    }
+                    for (parts, sum) in parts.iter_mut().zip(sums) {
+                        parts[part] = sum;
                     }
                 }
                 for (fours, parts) in fours.iter_mut().zip(parts) {
@@ -203,13 +207,21 @@ pub(super) fn weighed_together<
     // The sums of all registers would not fit into those of the processor.
     for register in 0..V {
         let mut sums = [[simd.splat_f32s(0.0); W]; Q];
-        for turn in (0..count).step_by(W) {
-            for index in 0..W.min(count - turn) {
-                let value = values.registers::<S, V>(turn + index)[register];
+        let turns = count / W;
+        for turn in 0..turns {
+            for index in 0..W {
+                let value = values.registers::<S, V>(turn * W + index)[register];
                 for (query, sums) in queries.iter().zip(&mut sums) {
-                    let weight = simd.splat_f32s(query.weights[turn + index]);
+                    let weight = simd.splat_f32s(query.weights[turn * W + index]);
                     sums[index] = simd.mul_add_e_f32s(weight, value, sums[index]);
                 }
+            }
+        }
+        for index in 0..count % W {
+            let value = values.registers::<S, V>(turns * W + index)[register];
+            for (query, sums) in queries.iter().zip(&mut sums) {
+                let weight = simd.splat_f32s(query.weights[turns * W + index]);
+                sums[index] = simd.mul_add_e_f32s(weight, value, sums[index]);
             }
         }
         for (query, sums) in queries.iter_mut().zip(sums) {

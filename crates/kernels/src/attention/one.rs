@@ -63,6 +63,18 @@ macro_rules! by_registers {
     };
 }
 
+/// Calls a method with the number of queries that share reads as its last constant.
+macro_rules! by_count {
+    ($count:ident, $of:ident.$method:ident::<$($constant:ident),*>($($argument:expr),*)) => {
+        match $count {
+            5 => $of.$method::<$($constant,)* 5>($($argument),*),
+            4 => $of.$method::<$($constant,)* 4>($($argument),*),
+            2 => $of.$method::<$($constant,)* 2>($($argument),*),
+            _ => $of.$method::<$($constant,)* 1>($($argument),*),
+        }
+    };
+}
+
 impl WithSimd for Read<'_, '_> {
     type Output = ();
 
@@ -96,24 +108,14 @@ impl<'m> Read<'_, 'm> {
             while row < together {
                 let count = self.sharing::<S>(first + row, together - row);
                 let scores = &mut all[row * wide..][..count * wide];
-                match count {
-                    5 => self.products::<S, V, 5>(simd, first + row, scores),
-                    4 => self.products::<S, V, 4>(simd, first + row, scores),
-                    2 => self.products::<S, V, 2>(simd, first + row, scores),
-                    _ => self.products::<S, V, 1>(simd, first + row, scores),
-                }
+                by_count!(count, self.products::<S, V>(simd, first + row, scores));
                 row += count;
             }
             let mut row = 0;
             while row < together {
                 let count = self.sharing::<S>(first + row, together - row);
                 let scores = &mut all[row * wide..][..count * wide];
-                match count {
-                    5 => self.sums::<S, V, W, 5>(simd, first + row, scores),
-                    4 => self.sums::<S, V, W, 4>(simd, first + row, scores),
-                    2 => self.sums::<S, V, W, 2>(simd, first + row, scores),
-                    _ => self.sums::<S, V, W, 1>(simd, first + row, scores),
-                }
+                by_count!(count, self.sums::<S, V, W>(simd, first + row, scores));
                 row += count;
             }
             first += together;

@@ -50,10 +50,7 @@ fn wrong_grids_are_refused() {
     for (texts, expected) in [
         (&["norm=rms", "norm=layer"][..], "norm occurs twice; pass all its values in one option"),
         (&["norm=rms,mean"], "model.norm: found `mean`, expected `layer` or `rms`"),
-        (
-            &["heads=4,3"],
-            "heads=3: model.heads is 3, expected a divisor of d_model, 128",
-        ),
+        (&["heads=4,3"], "heads=3: model.heads is 3, expected a divisor of d_model, 128"),
     ] {
         assert_eq!(refused(&config(), texts), expected);
     }

@@ -51,9 +51,9 @@ pub struct Options {
     /// Numbers of hypotheses of a sentence, separated by commas; 1 is greedy
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 4])]
     pub beams: Vec<usize>,
-    /// Number of workers of each server
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub workers: usize,
+    /// Numbers of workers of each server, separated by commas [default: 1, and the number of cores]
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    pub workers: Vec<NonZeroUsize>,
     /// Run only `cognate serve`
     #[arg(long)]
     pub alone: bool,
@@ -127,36 +127,63 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     let ways: &[Way] =
         if options.alone { &[Way::Cognate] } else { &[Way::CTranslate2, Way::Cognate] };
-    let mut rows = Vec::new();
+    let (mut rows, mut compared) = (Vec::new(), Vec::new());
     for precision in Precision::ALL {
         ways.iter().try_for_each(|&way| place.prepare(way, precision))?;
         for &beams in &options.beams {
+            let mut best = Vec::new();
             for &way in ways {
-                let server = Server::start(&place, way, precision, beams, options.workers)?;
-                let run = |rate: f64| server.load(rate, options.seconds, &lines, beams);
-                run(options.low)?;
-                let low = run(options.low)?;
-                let most = highest(options.low, options.bound, run)?;
-                let number = |number: f64| format!("{number:.1}");
-                let what = [format!("{} {beams}", precision.ours()), format!("{way:?}")];
-                let figures = [low.median, low.high, most.rate, most.median, most.high].map(number);
-                rows.push(what.into_iter().chain(figures).collect::<Vec<_>>());
+                let mut highest_rate = 0.0_f64;
+                for workers in options.workers() {
+                    let server = Server::start(&place, way, precision, beams, workers)?;
+                    let run = |rate: f64| server.load(rate, options.seconds, &lines, beams);
+                    run(options.low)?;
+                    let low = run(options.low)?;
+                    let most = highest(options.low, options.bound, run)?;
+                    highest_rate = highest_rate.max(most.rate);
+                    let number = |number: f64| format!("{number:.1}");
+                    let what = [precision.ours().into(), beams.to_string(), format!("{way:?}")];
+                    let figures =
+                        [low.median, low.high, most.rate, most.median, most.high].map(number);
+                    rows.push(
+                        what.into_iter().chain([workers.to_string()]).chain(figures).collect(),
+                    );
+                }
+                best.push(highest_rate);
+            }
+            if let [theirs, ours] = best[..] {
+                let what = format!("{} {beams}", precision.ours());
+                compared.push(vec![what, format!("{:.2}", ours / theirs)]);
             }
         }
     }
     let low = format!("p50 at {} /s, ms", options.low);
-    println!(
-        "\n{}",
-        table(&["beams", "server", &low, "p99", "requests/s", "p50 there", "p99"], &rows)
-    );
+    let header =
+        ["type", "beams", "server", "workers", &low, "p99", "requests/s", "p50 there", "p99"];
+    println!("\n{}", table(&header, &rows));
+    if !compared.is_empty() {
+        let header = ["beams", "requests/s to CTranslate2's, each with its best workers"];
+        println!("{}", table(&header, &compared));
+    }
     Ok(())
+}
+
+impl Options {
+    fn workers(&self) -> Vec<usize> {
+        if !self.workers.is_empty() {
+            return self.workers.iter().map(|workers| workers.get()).collect();
+        }
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        if cores > 1 { vec![1, cores] } else { vec![1] }
+    }
 }
 
 /// Loads one server for a long time; every request must be answered.
 fn soak(place: &Place<'_>, options: &Options, minutes: usize, lines: &[String]) -> Result<()> {
     let beams = *options.beams.first().context("--beams: expected a number")?;
     place.prepare(Way::Cognate, Precision::F32)?;
-    let server = Server::start(place, Way::Cognate, Precision::F32, beams, options.workers)?;
+    let workers = options.workers.first().map_or(1, |workers| workers.get());
+    let server = Server::start(place, Way::Cognate, Precision::F32, beams, workers)?;
     let most = highest(options.low, options.bound, |rate| {
         server.load(rate, options.seconds, lines, beams)
     })?;

@@ -34,7 +34,7 @@ class Languages(TypedDict, total=False):
 
 class Loading(Languages, total=False):
     engine: Literal["auto", "tract", "ort", "reference"]
-    device: Literal["cpu", "cuda"]
+    device: str
     workers: int
     """Batches that are computed in parallel; by default the number of cores."""
     threads: int

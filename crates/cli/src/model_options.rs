@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use cognate::{Device, Engine, Languages, LoadOptions, ModelSource};
+use cognate::{Devices, Engine, Languages, LoadOptions, ModelSource};
 use cognate_folder::{CONFIG, Configuration};
 use cognate_pipeline::open_tokenizer;
 use cognate_text::Tokenizer;
@@ -42,9 +42,10 @@ struct EngineOptions {
     /// Inference engine
     #[arg(long, default_value = "auto", value_parser = engine())]
     engine: Engine,
-    /// Device of the engine
-    #[arg(long, default_value = "cpu", value_parser = device())]
-    device: Device,
+    /// Device of the engine: cpu, or NVIDIA GPUs by ONNX Runtime, such as cuda or cuda:0,cuda:1,
+    /// over which workers are spread; an error if there is none
+    #[arg(long, value_name = "DEVICES", default_value_t)]
+    device: Devices,
     #[command(flatten)]
     unused: UnusedOption,
 }
@@ -124,9 +125,9 @@ impl ModelOptions {
         self.folder.path.model.is_some()
     }
 
-    /// The device of the engine.
-    pub(crate) fn device(&self) -> Device {
-        self.engine.device
+    /// Whether the model runs on GPUs.
+    pub(crate) fn is_on_gpus(&self) -> bool {
+        self.engine.device.are_gpus()
     }
 
     /// The source of the model.
@@ -181,7 +182,7 @@ impl EngineOptions {
     fn load(&self, workers: Option<NonZeroUsize>, threads: Option<NonZeroUsize>) -> LoadOptions {
         LoadOptions {
             engine: self.engine,
-            device: self.device,
+            device: self.device.clone(),
             languages: Languages::default(),
             workers,
             threads,
@@ -235,20 +236,12 @@ fn engine() -> impl TypedValueParser<Value = Engine> {
     PossibleValuesParser::new(values).try_map(|name| name.parse())
 }
 
-fn device() -> impl TypedValueParser<Value = Device> {
-    let values = [
-        PossibleValue::new("cpu").help("CPU"),
-        PossibleValue::new("cuda").help("NVIDIA GPU by ONNX Runtime; an error if there is none"),
-    ];
-    PossibleValuesParser::new(values).try_map(|name| name.parse())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_engine_and_device_can_be_chosen() {
+    fn every_engine_can_be_chosen() {
         let engines: Vec<_> = engine()
             .possible_values()
             .into_iter()
@@ -256,12 +249,5 @@ mod tests {
             .map(|value| value.get_name().to_owned())
             .collect();
         assert_eq!(engines, Engine::ALL.map(|engine| engine.to_string()));
-        let devices: Vec<_> = device()
-            .possible_values()
-            .into_iter()
-            .flatten()
-            .map(|value| value.get_name().to_owned())
-            .collect();
-        assert_eq!(devices, Device::ALL.map(|device| device.to_string()));
     }
 }

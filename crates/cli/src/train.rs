@@ -60,7 +60,7 @@ pub(crate) struct Options {
     /// reference
     #[arg(long, value_name = "NAME", default_value_t)]
     engine: Engine,
-    /// Device of the engine: cpu or cuda
+    /// Device of the engine: cpu, cuda or cuda:NUMBER
     #[arg(long, value_name = "NAME", default_value_t)]
     device: Device,
     #[command(flatten)]

@@ -18,7 +18,7 @@ use crate::messages;
 use crate::model_options::ModelOptions;
 use anyhow::Result;
 use cognate::{
-    DecodingOptions, Device, LineEvent, LineOptions, ModelSource, Translation, Translator,
+    DecodingOptions, LineEvent, LineOptions, ModelSource, Translation, Translator,
     TranslatorOptions,
 };
 use std::io::Write;
@@ -166,7 +166,7 @@ impl SpeedOptions {
         decoding: DecodingOptions,
         is_long: bool,
     ) -> TranslatorOptions {
-        let is_divided = self.workers.is_some() || (is_long && model.device() == Device::Cpu);
+        let is_divided = self.workers.is_some() || (is_long && !model.is_on_gpus());
         let one = NonZeroUsize::MIN;
         let cores = || thread::available_parallelism().unwrap_or(one);
         let workers = self.workers.unwrap_or_else(|| if is_divided { cores() } else { one });

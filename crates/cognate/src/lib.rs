@@ -51,7 +51,7 @@ pub use cognate_pipeline::{
     TranscriberOptions, TranscriptFormat, Transcription, TranscriptionEvent, TranscriptionOptions,
     TranslatedText, Translation, Translator, TranslatorOptions, Warning, Word,
 };
-pub use cognate_runtime::{Device, Engine};
+pub use cognate_runtime::{Device, Devices, Engine};
 pub use export::{ComparisonText, Export, ExportEvent, Exported};
 pub use training_export::{ExportedStep, TrainingExport};
 pub use verification::{Verified, VerifyOptions, verify};

@@ -56,7 +56,7 @@ pub fn find_graphs(folder: &Path, engine: Engine, device: Device) -> Result<Expo
         let layout = find_layout(folder).unwrap_or_default();
         // On a GPU the same operator expects another order of keys, and results would be wrong
         // without an error.
-        if layout == Layout::SharedCache && device == Device::Cuda {
+        if layout == Layout::SharedCache && device.is_gpu() {
             let message = "was exported with --target ort, for the CPU only, found --device cuda; export it without --target ort";
             return Err(Error::new(ErrorKind::Engine, folder.display(), message));
         }

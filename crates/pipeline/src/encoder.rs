@@ -2,6 +2,7 @@
 //! through it.
 
 use crate::batches::{BatchLimit, batches, on_workers};
+use crate::copies::Copies;
 use crate::error::{Cause, Error, ErrorKind, Result};
 use crate::images::ImageInput;
 use crate::loaded::{exported_graphs, model_graphs, saturation};
@@ -13,7 +14,7 @@ use cognate_folder::{Configuration, Manifest, ModelSource};
 use cognate_images::Image;
 use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS, PIXEL_VALUES, TOKEN_TYPE_IDS};
 use cognate_model::{Attentions, Config, Front, Model};
-use cognate_runtime::{Engine, Loaded, Options, Session, Values};
+use cognate_runtime::{Engine, Session, Values};
 use ndarray::{Array2, ArrayD, ArrayView1, Ix3, ShapeError};
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -25,7 +26,7 @@ pub struct LoadedEncoder {
     config_json: String,
     config: Config,
     reads: Reads,
-    graph: Arc<dyn Loaded>,
+    copies: Arc<Copies>,
     engine: String,
     /// Of the graph.
     inputs: Vec<String>,
@@ -79,22 +80,26 @@ impl LoadedEncoder {
                 return Err(Cause::InFolder(message).into());
             }
         };
-        let runtime = options.engine.open(options.device)?;
-        let (threads, workers) = (options.n_threads(), options.n_workers());
-        let (device, huge_pages) = (options.device, options.huge_pages);
-        let load =
-            Options { device, threads, workers: Some(workers), huge_pages, ..Options::default() };
+        let runtime = options.engine.open(options.device.first())?;
+        let workers = options.n_workers();
         let (mut config, mut notices) = (config, Vec::new());
-        let (_, graphs) = if let ModelSource::Exported(_) = source {
+        let model = if let ModelSource::Exported(_) = source {
             notices.extend(saturation(folder, runtime.engine())?);
-            exported_graphs(folder, runtime.as_ref(), &load)?
+            None
         } else {
             let model = open(&source, folder, options, part)?;
             config = model.config().clone();
-            model_graphs(&model, Attentions::Omit, runtime.as_ref(), &load)?
+            Some(model)
         };
-        let Ok([graph]) = <[_; 1]>::try_from(graphs) else { return Err(has_decoder(folder)) };
-        let session = graph.clone().session();
+        let copies = Copies::load(&options.device, |device| {
+            let load = options.of_engine(device);
+            let (_, graphs) = match &model {
+                Some(model) => model_graphs(model, Attentions::Omit, runtime.as_ref(), &load)?,
+                None => exported_graphs(folder, runtime.as_ref(), &load)?,
+            };
+            if graphs.len() > 1 { Err(has_decoder(folder)) } else { Ok(graphs) }
+        })?;
+        let session = copies.next()[0].clone().session();
         let (engine, inputs, outputs) =
             (session.engine().to_owned(), session.inputs().to_vec(), session.outputs().to_vec());
         drop(session);
@@ -103,7 +108,7 @@ impl LoadedEncoder {
             config_json,
             config,
             reads,
-            graph,
+            copies,
             engine,
             inputs,
             outputs,
@@ -185,7 +190,7 @@ impl LoadedEncoder {
             read(&session.run(&inputs)?, &mask)
         };
         on_workers(
-            (self.workers, || Ok(self.graph.clone().session())),
+            (self.workers, || Ok(self.copies.next()[0].clone().session())),
             batches(&lengths, limit),
             work,
             |_, _| {},
@@ -211,7 +216,12 @@ impl LoadedEncoder {
             read(&session.run(&[(PIXEL_VALUES, pixels)].into_iter().collect())?)
         };
         let batches = input.batches(n_images, self.workers.get());
-        on_workers((self.workers, || Ok(self.graph.clone().session())), batches, work, |_, _| {})
+        on_workers(
+            (self.workers, || Ok(self.copies.next()[0].clone().session())),
+            batches,
+            work,
+            |_, _| {},
+        )
     }
 
     fn reads_other(&self, what: &str) -> Error {

@@ -12,6 +12,7 @@
 
 mod batches;
 mod classify;
+mod copies;
 mod embed;
 mod encoder;
 mod error;

@@ -1,5 +1,6 @@
 //! A loaded model: its configuration, tokenizer and graphs.
 
+use crate::copies::Copies;
 use crate::error::{Cause, Error, Result};
 use crate::language::{Languages, TargetNaming, decode_into};
 use crate::notice::{Notice, listed};
@@ -14,7 +15,7 @@ use cognate_generate::{
     decoder,
 };
 use cognate_model::{Attentions, Config, Front, Layout, Model, Parts};
-use cognate_runtime::{Device, Engine, Loaded, Options, Runtime, Session};
+use cognate_runtime::{Engine, Loaded, Options, Runtime, Session};
 use cognate_text::Tokenizer;
 use std::num::NonZeroUsize;
 use std::path::{MAIN_SEPARATOR, Path};
@@ -33,8 +34,8 @@ pub struct LoadedModel {
     layout: Layout,
     /// Of a graph whose shapes are constants.
     sizes: Option<FixedSizes>,
-    /// The encoder first.
-    graphs: Vec<Arc<dyn Loaded>>,
+    /// The graphs, the encoder first.
+    copies: Arc<Copies>,
     engine: String,
     workers: NonZeroUsize,
     shortlist: Option<Arc<Shortlist>>,
@@ -116,49 +117,48 @@ impl LoadedModel {
             if options.engine == Engine::Reference { source.into_checkpoint() } else { source };
         let mut notices = Vec::new();
         let files = files(&source, &mut notices)?;
-        let runtime = options.engine.open(options.device)?;
+        let runtime = options.engine.open(options.device.first())?;
         if runtime.engine() != Engine::Ort
             && options.threads.is_some_and(|threads| threads.get() > 1)
         {
             notices.push(Notice::OneThread { engine: runtime.name() });
         }
-        let (device, threads, workers) = (options.device, options.n_threads(), options.n_workers());
-        let (huge_pages, without_outputs) =
-            (options.huge_pages, unread(attentions, files.config.front));
-        let load = Options {
-            device,
-            threads,
-            workers: Some(workers),
-            plain: false,
-            huge_pages,
-            without_outputs,
-        };
-        let (layout, graphs) = match &source {
+        let (workers, without_outputs) =
+            (options.n_workers(), unread(attentions, files.config.front));
+        let model = match &source {
             ModelSource::Exported(folder) => {
                 notices.extend(saturation(folder, runtime.engine())?);
-                exported_graphs(folder, runtime.as_ref(), &load)?
+                None
             }
-            ModelSource::File(file) if source.search_graph().is_some() => {
-                let ExportedGraphs { layout, files } = search_graph(file, runtime.engine())?;
-                (
-                    layout,
-                    files
-                        .iter()
-                        .map(|file| runtime.read_file(file, &load))
-                        .collect::<Result<_, _>>()?,
-                )
-            }
+            ModelSource::File(_) if source.search_graph().is_some() => None,
             ModelSource::Checkpoint(_) | ModelSource::Preset(_) | ModelSource::File(_) => {
-                let (model, unused) = source.open(0, options.ignore_unused)?;
-                if !unused.is_empty() {
-                    notices.push(Notice::UnusedTensors {
-                        folder: source.folder()?.into(),
-                        names: unused,
-                    });
+                let (model, names) = source.open(0, options.ignore_unused)?;
+                if !names.is_empty() {
+                    notices.push(Notice::UnusedTensors { folder: source.folder()?.into(), names });
                 }
-                model_graphs(&model, attentions, runtime.as_ref(), &load)?
+                Some(model)
             }
         };
+        let mut layout = Layout::Cognate;
+        let copies = Copies::load(&options.device, |device| {
+            let load = Options { without_outputs, ..options.of_engine(device) };
+            let graphs = match (&source, &model) {
+                (ModelSource::Exported(folder), _) => {
+                    exported_graphs(folder, runtime.as_ref(), &load)?
+                }
+                (_, Some(model)) => model_graphs(model, attentions, runtime.as_ref(), &load)?,
+                (ModelSource::File(file), None) => {
+                    let ExportedGraphs { layout, files } = search_graph(file, runtime.engine())?;
+                    let read = files.iter().map(|file| runtime.read_file(file, &load));
+                    (layout, read.collect::<Result<_, _>>()?)
+                }
+                (ModelSource::Checkpoint(_) | ModelSource::Preset(_), None) => {
+                    unreachable!("was opened")
+                }
+            };
+            layout = graphs.0;
+            Ok::<_, Error>(graphs.1)
+        })?;
         let Files { config, given, settings, tokenizer, target_naming } = files;
         let sizes = match (&source, layout) {
             (ModelSource::Exported(folder), Layout::Generate) => fixed_sizes(folder)?,
@@ -183,7 +183,7 @@ impl LoadedModel {
             target_naming,
             layout,
             sizes,
-            graphs,
+            copies,
             engine,
             workers,
             shortlist,
@@ -204,6 +204,7 @@ impl LoadedModel {
     ) -> Result<Self> {
         let InMemory { model, source, tokenizer, settings } = parts;
         let (layout, graphs) = model_graphs(model, Attentions::Omit, runtime, options)?;
+        let copies = Copies::load(&options.device.into(), |_| Ok::<_, Error>(graphs.clone()))?;
         let mut loaded = Self {
             source,
             config: model.config().clone(),
@@ -213,7 +214,7 @@ impl LoadedModel {
             target_naming: TargetNaming::Settled,
             layout,
             sizes: None,
-            graphs,
+            copies,
             engine: String::new(),
             workers: options.workers.unwrap_or(NonZeroUsize::MIN),
             shortlist: None,
@@ -324,9 +325,10 @@ impl LoadedModel {
         Err(Cause::InFolder(message).into())
     }
 
-    /// A session of each graph, the encoder first. They share the weights.
+    /// A session of each graph, the encoder first, on the next device. Those of a device share the
+    /// weights.
     pub fn sessions(&self) -> Vec<Box<dyn Session>> {
-        self.graphs.iter().map(|graph| graph.clone().session()).collect()
+        self.copies.next().iter().map(|graph| graph.clone().session()).collect()
     }
 
     /// A decoder for one worker, with separate state and shared weights.
@@ -548,7 +550,7 @@ pub(crate) fn model_graphs(
     let has_form = attentions != Attentions::All
         && has_decoder
         && model.config().require_shared_caches().is_ok();
-    if has_form && options.device == Device::Cpu && runtime.engine() != Engine::Reference {
+    if has_form && !options.device.is_gpu() && runtime.engine() != Engine::Reference {
         match runtime.read_graphs(&f32_programs(model, Layout::SharedCache, attentions)?, options) {
             // tract runs this layout only where programs compute it.
             Err(_) if runtime.engine() == Engine::Tract => {}

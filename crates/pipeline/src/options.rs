@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::language::Languages;
 use cognate_generate::{EarlyStopping, Sampling, Settings, alignment_layer};
 use cognate_model::{Attentions, Config, Parts};
-use cognate_runtime::{Device, Engine};
+use cognate_runtime::{Device, Devices, Engine};
 use cognate_text::Tokenizer;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, de};
@@ -18,12 +18,12 @@ use std::thread;
 pub struct LoadOptions {
     /// The inference engine.
     pub engine: Engine,
-    /// The device of the engine.
-    pub device: Device,
+    /// The devices of the engine, over which workers are spread. Several GPUs are not tested.
+    pub device: Devices,
     /// The languages of a multilingual model.
     pub languages: Languages,
-    /// The number of batches that are translated in parallel; by default the number of cores, on a
-    /// GPU 1. They share the weights.
+    /// The number of batches that are translated in parallel; by default the number of cores, or of
+    /// GPUs. Those of a device share the weights.
     pub workers: Option<NonZeroUsize>,
     /// The number of threads of ONNX Runtime for each worker; by default 1 if `workers` is not set,
     /// else ONNX Runtime's choice.
@@ -41,27 +41,39 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
-    /// The number of workers.
-    pub(crate) fn n_workers(&self) -> NonZeroUsize {
+    /// The number of workers: the given or the default one.
+    pub fn n_workers(&self) -> NonZeroUsize {
         let one = NonZeroUsize::MIN;
-        self.workers.unwrap_or_else(|| match self.device {
-            Device::Cpu => thread::available_parallelism().unwrap_or(one),
-            Device::Cuda => one,
+        self.workers.unwrap_or_else(|| match self.device.are_gpus() {
+            true => NonZeroUsize::new(self.device.all().len()).unwrap_or(one),
+            false => thread::available_parallelism().unwrap_or(one),
         })
     }
 
     /// The number of threads of each worker; the engine's own choice if `None`.
     pub(crate) fn n_threads(&self) -> Option<NonZeroUsize> {
         self.threads
-            .or((self.workers.is_none() && self.device == Device::Cpu).then_some(NonZeroUsize::MIN))
+            .or((self.workers.is_none() && !self.device.are_gpus()).then_some(NonZeroUsize::MIN))
+    }
+
+    /// The options of the engine on a device.
+    pub(crate) fn of_engine(&self, device: Device) -> cognate_runtime::Options {
+        cognate_runtime::Options {
+            device,
+            threads: self.n_threads(),
+            workers: Some(self.n_workers()),
+            huge_pages: self.huge_pages,
+            ..cognate_runtime::Options::default()
+        }
     }
 
     /// Checks that the options do not contradict each other.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.device == Device::Cuda
-            && self.workers.is_some_and(|workers| workers > NonZeroUsize::MIN)
-        {
-            let message = "expected 1 on a GPU; increase batch_tokens to use the GPU fully";
+        let n_devices = self.device.all().len();
+        if self.device.are_gpus() && self.workers.is_some_and(|workers| workers.get() > n_devices) {
+            let message = format!(
+                "expected at most {n_devices}, one for each GPU; increase batch_tokens to use it fully"
+            );
             return Err(Error::wrong_option("workers", message));
         }
         Ok(())

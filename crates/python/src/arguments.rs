@@ -1,7 +1,7 @@
 //! Keyword arguments, and how a model was made: its arguments and its process.
 
 use crate::errors::{of_kind, raised};
-use cognate::{Device, Engine, ErrorKind, Languages, LoadOptions};
+use cognate::{Devices, Engine, ErrorKind, Languages, LoadOptions};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -53,7 +53,7 @@ impl Keywords {
     pub(crate) fn load_options(&mut self) -> PyResult<LoadOptions> {
         Ok(LoadOptions {
             engine: self.choice::<Engine>("engine")?.unwrap_or_default(),
-            device: self.choice::<Device>("device")?.unwrap_or_default(),
+            device: self.choice::<Devices>("device")?.unwrap_or_default(),
             languages: self.languages()?,
             workers: self.take("workers")?,
             threads: self.take("threads")?,

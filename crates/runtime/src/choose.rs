@@ -75,20 +75,25 @@ impl FromStr for Engine {
 }
 
 impl Device {
-    /// All devices.
-    pub const ALL: [Device; 2] = [Device::Cpu, Device::Cuda];
+    /// The first GPU.
+    pub const CUDA: Device = Device::Cuda(0);
 
-    fn as_str(self) -> &'static str {
+    /// Whether it is a GPU.
+    pub fn is_gpu(self) -> bool {
         match self {
-            Device::Cpu => "cpu",
-            Device::Cuda => "cuda",
+            Device::Cpu => false,
+            Device::Cuda(_) => true,
         }
     }
 }
 
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+        match self {
+            Device::Cpu => f.pad("cpu"),
+            Device::Cuda(0) => f.pad("cuda"),
+            Device::Cuda(number) => f.pad(&format!("cuda:{number}")),
+        }
     }
 }
 
@@ -96,13 +101,73 @@ impl FromStr for Device {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        let found = Device::ALL.into_iter().find(|device| device.as_str() == name);
-        found.ok_or_else(|| {
-            unavailable(
-                "device",
-                format!("expected {}, found {name}", Device::ALL.map(Device::as_str).join(", ")),
-            )
-        })
+        let number = || name.strip_prefix("cuda:")?.parse().ok();
+        match name {
+            "cpu" => Ok(Device::Cpu),
+            "cuda" => Ok(Device::CUDA),
+            _ => number().map(Device::Cuda).ok_or_else(|| {
+                unavailable("device", format!("expected cpu, cuda or cuda:NUMBER, found {name}"))
+            }),
+        }
+    }
+}
+
+/// The devices of a model, which has a copy of its weights on each: the CPU, or one or more GPUs.
+///
+/// ```
+/// use cognate_runtime::{Device, Devices};
+/// let devices: Devices = "cuda:0,cuda:1".parse()?;
+/// assert_eq!(devices.all(), [Device::Cuda(0), Device::Cuda(1)]);
+/// # Ok::<(), cognate_runtime::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Devices(Vec<Device>);
+
+impl Devices {
+    /// The devices; at least one.
+    pub fn all(&self) -> &[Device] {
+        &self.0
+    }
+
+    /// The first device.
+    pub fn first(&self) -> Device {
+        self.0[0]
+    }
+
+    /// Whether they are GPUs.
+    pub fn are_gpus(&self) -> bool {
+        self.first().is_gpu()
+    }
+}
+
+impl Default for Devices {
+    fn default() -> Self {
+        Device::Cpu.into()
+    }
+}
+
+impl From<Device> for Devices {
+    fn from(device: Device) -> Self {
+        Self(vec![device])
+    }
+}
+
+impl fmt::Display for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0.iter().map(Device::to_string).collect::<Vec<_>>().join(","))
+    }
+}
+
+impl FromStr for Devices {
+    type Err = Error;
+
+    fn from_str(names: &str) -> Result<Self> {
+        let devices = names.split(',').map(str::parse).collect::<Result<Vec<Device>>>()?;
+        if devices.len() > 1 && devices.contains(&Device::Cpu) {
+            let message = format!("expected cpu alone, or GPUs, found {names}");
+            return Err(unavailable("device", message));
+        }
+        Ok(Self(devices))
     }
 }
 
@@ -123,7 +188,7 @@ fn auto(device: Device) -> Result<Box<dyn Runtime>> {
     match (ort_if_found(device)?, device) {
         (Some(ort), _) => Ok(ort),
         // tract does not support CUDA; ONNX Runtime's error says what is missing.
-        (None, Device::Cuda) => ort(device),
+        (None, Device::Cuda(_)) => ort(device),
         (None, Device::Cpu) => tract(),
     }
 }

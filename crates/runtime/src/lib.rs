@@ -29,7 +29,7 @@ mod value;
 
 #[cfg(feature = "ort")]
 pub use crate::ort::Ort;
-pub use choose::{Engine, available};
+pub use choose::{Devices, Engine, available};
 pub use error::{Error, ErrorKind, Result};
 #[cfg(any(feature = "tract", feature = "ort"))]
 pub use program::{Times, start_times, times};
@@ -92,8 +92,9 @@ pub enum Device {
     /// The CPU.
     #[default]
     Cpu,
-    /// An NVIDIA GPU with ONNX Runtime's CUDA execution provider; loading fails without one.
-    Cuda,
+    /// The NVIDIA GPU with this number, by ONNX Runtime's CUDA execution provider; loading fails if
+    /// there is none.
+    Cuda(u16),
 }
 
 /// Options of loading.

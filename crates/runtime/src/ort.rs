@@ -119,7 +119,7 @@ impl Ort {
     pub fn serves(&self, device: Device) -> bool {
         match device {
             Device::Cpu => true,
-            Device::Cuda => CUDA::is_available().unwrap_or(false),
+            Device::Cuda(_) => CUDA::is_available().unwrap_or(false),
         }
     }
 

@@ -24,11 +24,12 @@ pub struct Arguments {
     /// Inference engine: auto, tract or ort
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = parsed::<cognate::Engine>)]
     pub engine: cognate::Engine,
-    /// Device of the engine: cpu or cuda
-    #[arg(long, value_name = "NAME", default_value = "cpu", value_parser = parsed::<cognate::Device>)]
-    pub device: cognate::Device,
+    /// Device of the engine: cpu, or NVIDIA GPUs such as cuda or cuda:0,cuda:1, over which workers
+    /// are spread
+    #[arg(long, value_name = "DEVICES", default_value = "cpu", value_parser = parsed::<cognate::Devices>)]
+    pub device: cognate::Devices,
     /// Batches of each model that are translated at the same time [default: the number of cores, on
-    /// a GPU 1]
+    /// GPUs one for each]
     #[arg(long, value_name = "N")]
     pub workers: Option<NonZeroUsize>,
     /// Threads of ONNX Runtime for each worker [default: 1]

@@ -45,13 +45,15 @@ impl Graph {
             .unwrap_or(NonZeroUsize::MIN);
         let threads = Some(arguments.threads.unwrap_or(NonZeroUsize::MIN));
         let options = Options {
-            device: arguments.device,
+            device: arguments.device.first(),
             threads,
             workers: Some(workers),
             ..Options::default()
         };
-        let runtime =
-            arguments.engine.open(arguments.device).map_err(|error| wrong(error.to_string()))?;
+        let runtime = arguments
+            .engine
+            .open(arguments.device.first())
+            .map_err(|error| wrong(error.to_string()))?;
         // The engine's reader checks the file, so it comes first.
         let loaded = runtime.read_file(file, &options).map_err(|error| wrong(error.to_string()))?;
         let listing = Listing::read(file).map_err(|error| wrong(error.to_string()))?;

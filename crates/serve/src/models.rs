@@ -57,7 +57,7 @@ impl Model {
     ) -> Result<Self, Error> {
         let load = LoadOptions {
             engine: arguments.engine,
-            device: arguments.device,
+            device: arguments.device.clone(),
             workers: arguments.workers,
             threads: arguments.threads.or(arguments.workers.map(|_| std::num::NonZeroUsize::MIN)),
             allow_missing_language: true,

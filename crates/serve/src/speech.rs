@@ -44,17 +44,14 @@ impl SpeechModel {
         arguments: &Arguments,
         metrics: &Arc<Metrics>,
     ) -> Result<Self, Error> {
-        let workers = arguments
-            .workers
-            .or_else(|| std::thread::available_parallelism().ok())
-            .unwrap_or(NonZeroUsize::MIN);
         let load = LoadOptions {
             engine: arguments.engine,
-            device: arguments.device,
-            workers: Some(workers),
+            device: arguments.device.clone(),
+            workers: arguments.workers,
             threads: Some(arguments.threads.unwrap_or(NonZeroUsize::MIN)),
             ..LoadOptions::default()
         };
+        let workers = load.n_workers();
         let transcriber = Transcriber::load(
             source,
             &TranscriberOptions { load, ..TranscriberOptions::default() },

@@ -220,5 +220,5 @@ fn an_output_whose_other_name_is_no_file_is_refused() {
 #[test]
 fn several_workers_on_a_gpu_are_refused() {
     let error = run(&["translate", "--device", "cuda", "--workers", "2", SENTENCES[0]]).failed(1);
-    assert_snapshot!(error, @"cognate: error: --workers: expected 1 on a GPU; increase batch_tokens to use the GPU fully");
+    assert_snapshot!(error, @"cognate: error: --workers: expected at most 1, one for each GPU; increase batch_tokens to use it fully");
 }

@@ -184,7 +184,7 @@ fn cached(folder: &Path, device: Device) -> Option<PathBuf> {
             let (version, has_cuda) =
                 name.strip_suffix("-cuda").map_or((name, false), |version| (version, true));
             let numbers = numbers(version);
-            (!numbers.is_empty()).then_some((has_cuda == (device == Device::Cuda), numbers, path))
+            (!numbers.is_empty()).then_some((has_cuda == device.is_gpu(), numbers, path))
         })
         .collect();
     versions.sort_by_key(|(fits, numbers, _)| Reverse((*fits, numbers.clone())));
@@ -261,10 +261,10 @@ mod tests {
         let cases: [(&[&str], Device, &str); 9] = [
             (&[], Device::Cpu, "nothing"),
             (&[plain, cuda], Device::Cpu, plain),
-            (&[plain, cuda], Device::Cuda, cuda),
+            (&[plain, cuda], Device::CUDA, cuda),
             (&[cuda], Device::Cpu, cuda),
             (&[plain, newer], Device::Cpu, newer),
-            (&[newer, cuda], Device::Cuda, cuda),
+            (&[newer, cuda], Device::CUDA, cuda),
             (&[newer, near], Device::Cpu, near),
             (
                 &["target/onnxruntime/1.31.1/libonnxruntime_providers_shared.so"],

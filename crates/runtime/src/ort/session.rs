@@ -86,8 +86,8 @@ impl Shared {
             Error::new(kind, &place, format!("{engine} cannot load it: {text}"))
         };
         let mut builder = builder(ort, options, profile).map_err(wrong)?;
-        if options.device == Device::Cuda {
-            builder = with_cuda(ort, builder)?;
+        if let Device::Cuda(number) = options.device {
+            builder = with_cuda(ort, builder, number)?;
         }
         let own = substituted(path, options)?;
         let [own_lengths, prefill] =
@@ -210,15 +210,15 @@ impl Shared {
         outputs.collect()
     }
 
-    fn run_on_gpu(&self, inputs: Vec<SessionInputValue<'_>>) -> ::ort::Result<Values> {
+    fn run_on_gpu(&self, inputs: Vec<SessionInputValue<'_>>, number: u16) -> ::ort::Result<Values> {
         let mut session = self.alone();
         // A new binding per run: a reused binding would overwrite the outputs of the previous run.
         let mut binding = session.create_binding()?;
         for (name, value) in self.signature.input_names().iter().zip(&inputs) {
             binding.bind_input(name, value)?;
         }
-        let gpu =
-            MemoryInfo::new(AllocationDevice::CUDA, 0, AllocatorType::Device, MemoryType::Default)?;
+        let (kind, memory) = (AllocatorType::Device, MemoryType::Default);
+        let gpu = MemoryInfo::new(AllocationDevice::CUDA, number.into(), kind, memory)?;
         for name in self.signature.output_names() {
             binding.bind_output_to_device(name, &gpu)?;
         }
@@ -231,7 +231,7 @@ impl Shared {
 fn provider(device: Device) -> &'static str {
     match device {
         Device::Cpu => "CPUExecutionProvider",
-        Device::Cuda => "CUDAExecutionProvider",
+        Device::Cuda(_) => "CUDAExecutionProvider",
     }
 }
 
@@ -325,17 +325,18 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 /// Registers CUDA's provider, or fails: by default ONNX Runtime would continue on the CPU.
-fn with_cuda(ort: &Ort, builder: SessionBuilder) -> Result<SessionBuilder> {
+fn with_cuda(ort: &Ort, builder: SessionBuilder, number: u16) -> Result<SessionBuilder> {
     let missing = |message: String| Error::new(ErrorKind::Unavailable, "ort: device cuda", message);
     let library = ort.library.display();
-    if !ort.serves(Device::Cuda) {
+    if !ort.serves(Device::Cuda(number)) {
         let message = format!(
             "expected a library with CUDAExecutionProvider, found {library} without it; run `cargo xtask onnxruntime --cuda`, or omit `--device cuda`"
         );
         return Err(missing(message));
     }
     // TF32 rounds factors to 10 bits: errors near 1e-3, where f32 requires 1e-5.
-    let cuda = CUDA::default().with_tf32(false).build().error_on_failure();
+    let cuda = CUDA::default().with_device_id(number.into()).with_tf32(false);
+    let cuda = cuda.build().error_on_failure();
     builder.with_execution_providers([cuda]).map_err(|error| {
         let needs = "it requires an NVIDIA GPU and the library's versions of CUDA and cuDNN; without them, omit `--device cuda`";
         missing(format!("{library} cannot start CUDAExecutionProvider: {}; {needs}", one_line(&error)))
@@ -377,7 +378,7 @@ impl Session for OrtSession {
         let arranged = signature.arrange(given)?;
         let outputs = match device {
             Device::Cpu => self.shared.run_on_host(&arranged),
-            Device::Cuda => self.shared.run_on_gpu(arranged),
+            Device::Cuda(number) => self.shared.run_on_gpu(arranged, *number),
         };
         outputs.map_err(|error| {
             Error::new(
@@ -408,7 +409,7 @@ impl Session for OrtSession {
         match self.shared.device {
             Device::Cpu => in_place::run(&self.shared, state, pairs),
             // On the GPU outputs stay there; nothing is copied to the host either.
-            Device::Cuda => run_and_exchange(self, state, pairs),
+            Device::Cuda(_) => run_and_exchange(self, state, pairs),
         }
     }
 }
@@ -478,7 +479,7 @@ fn lent(value: &Value, device: Device) -> Result<SessionInputValue<'_>> {
         Value::F64(array) => lent_array(array, device),
         Value::I64(array) => lent_array(array, device),
         Value::Engine(held) => match held.as_any().downcast_ref::<OrtTensor>() {
-            Some(own) if device == Device::Cuda || own.tensor.memory_info().is_cpu_accessible() => {
+            Some(own) if device.is_gpu() || own.tensor.memory_info().is_cpu_accessible() => {
                 own.lent()
             }
             Some(_) | None => match held.to_host()? {

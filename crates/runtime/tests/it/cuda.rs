@@ -24,12 +24,12 @@ fn cuda_computes_most_nodes_and_agrees_with_the_reference() {
         return;
     }
     let ort = ort().expect("a library");
-    let placement = placement(&ort, Device::Cuda);
+    let placement = placement(&ort, Device::CUDA);
     let on = |provider: &str| placement.get(provider).copied().unwrap_or(0);
     assert!(on("CUDAExecutionProvider") > on("CPUExecutionProvider"), "{placement:?}");
 
     let exported = Exported::new();
-    let options = Options { device: Device::Cuda, ..Options::default() };
+    let options = Options { device: Device::CUDA, ..Options::default() };
     let mut session = ort.load(&exported.source(), &options).expect("CUDA");
     assert!(session.engine().ends_with("CUDAExecutionProvider"), "{}", session.engine());
     let mut reference =

@@ -94,7 +94,7 @@ pub(crate) fn tests_cuda() -> bool {
 /// ONNX Runtime, or a message if it is not found. All tests of a process share the library, so it
 /// has CUDA if any test needs it.
 pub(crate) fn ort() -> Option<Ort> {
-    match Ort::find_for(if tests_cuda() { Device::Cuda } else { Device::Cpu }) {
+    match Ort::find_for(if tests_cuda() { Device::CUDA } else { Device::Cpu }) {
         Ok(ort) => Some(ort),
         Err(error) if error.kind() == ErrorKind::Unavailable => {
             cognate_testing::skip(&error.to_string());

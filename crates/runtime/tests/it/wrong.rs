@@ -1,7 +1,9 @@
 //! Errors of engines.
 
 use crate::example::{Exported, WIDTH, engines, inputs, no_past, ort};
-use cognate_runtime::{Device, Engine, ErrorKind, Options, Runtime, Source, Tract, Value, Values};
+use cognate_runtime::{
+    Device, Devices, Engine, ErrorKind, Options, Runtime, Source, Tract, Value, Values,
+};
 use insta::assert_snapshot;
 use ndarray::{ArrayD, IxDyn};
 
@@ -106,9 +108,9 @@ fn missing_or_short_weights_are_refused() {
 #[test]
 fn cuda_is_refused_where_it_cannot_be() {
     let exported = Exported::new();
-    let options = Options { device: Device::Cuda, ..Options::default() };
+    let options = Options { device: Device::CUDA, ..Options::default() };
     assert_snapshot!(not_loaded(&exported, &Tract, &exported.source(), &options), @"Unavailable: tract: supports only the CPU; use the engine ort for `--device cuda`");
-    let Some(ort) = ort().filter(|ort| !ort.serves(Device::Cuda)) else { return };
+    let Some(ort) = ort().filter(|ort| !ort.serves(Device::CUDA)) else { return };
     let library = ort.library().display().to_string();
     let error =
         not_loaded(&exported, &ort, &exported.source(), &options).replace(&library, "LIBRARY");
@@ -120,9 +122,16 @@ fn engines_and_devices_have_names() {
     for engine in Engine::ALL {
         assert_eq!(engine.to_string().parse(), Ok(engine));
     }
-    for device in Device::ALL {
+    for device in [Device::Cpu, Device::CUDA, Device::Cuda(3)] {
         assert_eq!(device.to_string().parse(), Ok(device));
     }
+    for devices in ["cpu", "cuda", "cuda,cuda:1", "cuda:2,cuda:2"] {
+        assert_eq!(devices.parse::<Devices>().expect("devices").to_string(), devices);
+    }
+    for devices in ["", "cpu,cuda", "cuda,", "cuda:", "cuda:-1", "cuda:65536", "cuda:0;cuda:1"] {
+        assert!(devices.parse::<Devices>().is_err(), "{devices}");
+    }
+    assert_snapshot!("cuda,cpu".parse::<Devices>().expect_err("a mixture"), @"device: expected cpu alone, or GPUs, found cuda,cpu");
     assert_snapshot!("onnx".parse::<Engine>().expect_err("no engine"), @"engine: expected auto, reference, tract, ort, found onnx");
-    assert_snapshot!("gpu".parse::<Device>().expect_err("no device"), @"device: expected cpu, cuda, found gpu");
+    assert_snapshot!("gpu".parse::<Device>().expect_err("no device"), @"device: expected cpu, cuda or cuda:NUMBER, found gpu");
 }

@@ -118,13 +118,13 @@ fn cuda_agrees_and_runs_on_the_gpu() {
     if !cuda() {
         return;
     }
-    let ort = Ort::find_for(Device::Cuda).unwrap();
+    let ort = Ort::find_for(Device::CUDA).unwrap();
     for model in
         [Model::open(&bundled_checkpoint()).unwrap(), Model::preset(Preset::Base, 1).unwrap()]
     {
         let folder = export(&model);
         // Errors of every output, greedy and beam search.
-        let report = report_on(Device::Cuda, folder.path(), &model);
+        let report = report_on(Device::CUDA, folder.path(), &model);
         assert!(report.passed(), "{report}");
         eprintln!("{report}");
         let ids = [
@@ -132,7 +132,7 @@ fn cuda_agrees_and_runs_on_the_gpu() {
             ("attention_mask", ndarray::array![[1, 1, 1, 1]]),
         ];
         let inputs = ids.into_iter().map(|(name, ids)| (name, ids.into_dyn())).collect();
-        let options = Options { device: Device::Cuda, ..Options::default() };
+        let options = Options { device: Device::CUDA, ..Options::default() };
         let nodes = ort.placement(&folder.path().join("encoder.onnx"), &options, &inputs).unwrap();
         eprintln!("nodes by provider: {nodes:?}");
         let (on_gpu, all) = (

@@ -169,8 +169,13 @@ impl SpeedOptions {
         let is_divided = self.workers.is_some() || (is_long && !model.is_on_gpus());
         let one = NonZeroUsize::MIN;
         let cores = || thread::available_parallelism().unwrap_or(one);
-        let workers = self.workers.unwrap_or_else(|| if is_divided { cores() } else { one });
-        let load = model.load(Some(workers), self.threads.or(is_divided.then_some(one)));
+        let workers = self.workers.or_else(|| match (model.is_on_gpus(), is_divided) {
+            // One for each.
+            (true, _) => None,
+            (false, true) => Some(cores()),
+            (false, false) => Some(one),
+        });
+        let load = model.load(workers, self.threads.or(is_divided.then_some(one)));
         TranslatorOptions {
             load,
             decoding,

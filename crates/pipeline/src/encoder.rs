@@ -97,7 +97,7 @@ impl LoadedEncoder {
                 Some(model) => model_graphs(model, Attentions::Omit, runtime.as_ref(), &load)?,
                 None => exported_graphs(folder, runtime.as_ref(), &load)?,
             };
-            if graphs.len() > 1 { Err(has_decoder(folder)) } else { Ok(graphs) }
+            if graphs.len() == 1 { Ok(graphs) } else { Err(has_decoder(folder)) }
         })?;
         let session = copies.next()[0].clone().session();
         let (engine, inputs, outputs) =

@@ -251,20 +251,16 @@ impl WithSimd for StepOfBeams<'_, '_> {
 /// The positions of a hypothesis in the caches of a sentence, from the first that is read.
 #[derive(Clone, Copy)]
 struct Held<'h> {
-    /// The beam of each position except the new one.
-    holders: &'h [i64],
-    own: usize,
-    /// Size of a beam's cache, and of a position.
-    strides: [usize; 2],
-    /// The start of a head's first position that is read, in the first beam.
-    first: usize,
+    /// The start of each position in the first head.
+    starts: &'h [usize],
+    /// The start of the head.
+    head: usize,
 }
 
 impl Places for Held<'_> {
     #[inline(always)]
     fn start(self, place: usize) -> usize {
-        let holder = self.holders.get(place).map_or(self.own, |&holder| holder as usize);
-        holder * self.strides[0] + place * self.strides[1] + self.first
+        self.starts[place] + self.head
     }
 }
 
@@ -285,6 +281,25 @@ impl StepOfBeams<'_, '_> {
         let (n, beams) = (past + 1 - first, out.len() / width);
         let (wide, rows) = (n.next_multiple_of(S::F32_LANES), heads * beams);
         let (keys, values) = (&*keys, &*values);
+        let (mut few, mut many) = ([0; FEW], Vec::new());
+        let starts = match few.get_mut(..beams * n) {
+            Some(few) => few,
+            None => {
+                many.resize(beams * n, 0);
+                &mut many[..]
+            }
+        };
+        for (beam, starts) in starts.chunks_exact_mut(n).enumerate() {
+            let holders = &step.holders[beam * longest..][..past][first..];
+            for (place, start) in starts.iter_mut().enumerate() {
+                let holder = holders.get(place).map_or(beam, |&holder| holder as usize);
+                *start = (holder * key_heads * capacity + first + place) * d_k;
+            }
+        }
+        let held = |[head, beam]: [usize; 2]| Held {
+            starts: &starts[beam * n..][..n],
+            head: attention.key_head(head) * capacity * d_k,
+        };
         let mut room = Room::new(wide, rows, beams);
         let mut start = 0;
         while start < rows {
@@ -292,8 +307,8 @@ impl StepOfBeams<'_, '_> {
             for (row, scores) in room.scores(together).chunks_exact_mut(wide).enumerate() {
                 let (head, beam) = ((start + row) / beams, (start + row) % beams);
                 let query = &step.query[beam * step.strides[0] + head * d_k..][..d_k];
-                let places = Held::of(attention, step, capacity, [head, beam]);
-                let next = Held::of(attention, step, capacity, [(head + 1).min(heads - 1), beam]);
+                let places = held([head, beam]);
+                let next = held([(head + 1).min(heads - 1), beam]);
                 let of = |numbers, places| Vectors { numbers, places, d_k };
                 let ahead = Ahead {
                     keys: of(keys, places),
@@ -313,31 +328,12 @@ impl StepOfBeams<'_, '_> {
                 }
                 filled.fill(f32::NEG_INFINITY);
                 let factor = 1.0 / exponentials(simd, scores);
-                let values = Vectors {
-                    numbers: values,
-                    places: Held::of(attention, step, capacity, [head, beam]),
-                    d_k,
-                };
+                let values = Vectors { numbers: values, places: held([head, beam]), d_k };
                 let out = &mut out[beam * width + head * d_k..][..d_k];
                 weighed::<S, _, V, W>(simd, Weighed { weights: &scores[..n], factor, out }, values);
             }
             start += together;
         }
-    }
-}
-
-impl<'h> Held<'h> {
-    #[inline(always)]
-    fn of(
-        attention: &Attention,
-        step: &Step<'h>,
-        capacity: usize,
-        [head, beam]: [usize; 2],
-    ) -> Self {
-        let (place, longest, key_head) = (attention.d_k, step.longest, attention.key_head(head));
-        let holders = &step.holders[beam * longest..][..step.past][step.first..];
-        let first = (key_head * capacity + step.first) * place;
-        Self { holders, own: beam, strides: [attention.key_heads * capacity * place, place], first }
     }
 }
 

@@ -106,7 +106,8 @@ impl FromStr for Device {
             "cpu" => Ok(Device::Cpu),
             "cuda" => Ok(Device::CUDA),
             _ => number().map(Device::Cuda).ok_or_else(|| {
-                unavailable("device", format!("expected cpu, cuda or cuda:NUMBER, found {name}"))
+                let found = if name.is_empty() { "nothing" } else { name };
+                unavailable("device", format!("expected cpu, cuda or cuda:NUMBER, found {found}"))
             }),
         }
     }

@@ -250,14 +250,14 @@ impl WithSimd for StepOfBeams<'_, '_> {
 
 /// The positions of a hypothesis in the caches of a sentence, from the first that is read.
 #[derive(Clone, Copy)]
-struct Held<'h> {
+struct CachedPlaces<'h> {
     /// The start of each position in the first head.
     starts: &'h [usize],
     /// The start of the head.
     head: usize,
 }
 
-impl Places for Held<'_> {
+impl Places for CachedPlaces<'_> {
     #[inline(always)]
     fn start(self, place: usize) -> usize {
         self.starts[place] + self.head
@@ -296,7 +296,7 @@ impl StepOfBeams<'_, '_> {
                 *start = (holder * key_heads * capacity + first + place) * d_k;
             }
         }
-        let held = |[head, beam]: [usize; 2]| Held {
+        let places_of = |[head, beam]: [usize; 2]| CachedPlaces {
             starts: &starts[beam * n..][..n],
             head: attention.key_head(head) * capacity * d_k,
         };
@@ -307,8 +307,8 @@ impl StepOfBeams<'_, '_> {
             for (row, scores) in room.scores(together).chunks_exact_mut(wide).enumerate() {
                 let (head, beam) = ((start + row) / beams, (start + row) % beams);
                 let query = &step.query[beam * step.strides[0] + head * d_k..][..d_k];
-                let places = held([head, beam]);
-                let next = held([(head + 1).min(heads - 1), beam]);
+                let places = places_of([head, beam]);
+                let next = places_of([(head + 1).min(heads - 1), beam]);
                 let of = |numbers, places| Vectors { numbers, places, d_k };
                 let ahead = Ahead {
                     keys: of(keys, places),
@@ -328,7 +328,7 @@ impl StepOfBeams<'_, '_> {
                 }
                 filled.fill(f32::NEG_INFINITY);
                 let factor = 1.0 / exponentials(simd, scores);
-                let values = Vectors { numbers: values, places: held([head, beam]), d_k };
+                let values = Vectors { numbers: values, places: places_of([head, beam]), d_k };
                 let out = &mut out[beam * width + head * d_k..][..d_k];
                 weighed::<S, _, V, W>(simd, Weighed { weights: &scores[..n], factor, out }, values);
             }

@@ -3,8 +3,7 @@
 use crate::messages;
 use crate::model_options::{LanguageOptions, UnusedOption};
 use anyhow::{Result, bail};
-use cognate::{Export, Languages, Verified, VerifyOptions};
-use cognate_model::Model;
+use cognate::{Device, Export, Verified, VerifyOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,6 +22,9 @@ pub(crate) struct Options {
     /// Compare with this checkpoint instead of the weights in the folder
     #[arg(long, value_name = "DIR")]
     checkpoint: Option<PathBuf>,
+    /// Run the engines on this device: cpu, or an NVIDIA GPU by ONNX Runtime, such as cuda
+    #[arg(long, default_value_t)]
+    device: Device,
     /// Write the report as one line of JSON
     #[arg(long)]
     json: bool,
@@ -42,7 +44,9 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     checkpoint.iter().for_each(|checkpoint| messages::notices(checkpoint.notices()));
     let model = checkpoint.as_ref().map(Export::model);
     let print = if options.json { Print::Json } else { Print::Text };
-    let passed = verify(&options.folder, model, options.languages.languages(), print, out)?;
+    let (languages, device) = (options.languages.languages(), options.device);
+    let compared = VerifyOptions { model, languages, device };
+    let passed = verify(&options.folder, &compared, print, out)?;
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -53,18 +57,16 @@ pub(crate) enum Print {
     Json,
 }
 
-/// Compares the export in `folder` with `model`, or with the weights in the folder, and prints the
-/// report. Returns whether every error is within its bound.
+/// Verifies the export in `folder` and prints the report. Returns whether every error is within its
+/// bound.
 pub(crate) fn verify(
     folder: &Path,
-    model: Option<&Model>,
-    languages: Languages,
+    options: &VerifyOptions<'_>,
     print: Print,
     out: &mut dyn Write,
 ) -> Result<bool> {
     let shows_progress = messages::shows_progress();
-    let options = VerifyOptions { model, languages };
-    let Verified { report, notices, damaged } = cognate::verify(folder, &options, |stage| {
+    let Verified { report, notices, damaged } = cognate::verify(folder, options, |stage| {
         if shows_progress {
             messages::note(format_args!("verifying: {stage}"));
         }

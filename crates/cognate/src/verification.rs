@@ -7,7 +7,7 @@
 use crate::sentences::{self, Encoded};
 use cognate_folder::{
     FileReport, GENERATE_BESIDE, GENERATION_CONFIG, Manifest, ModelSource, Origin, Verification,
-    hash_file, open_exported, read_if_there, require_layout,
+    find_graphs, hash_file, open_exported, read_if_there, require_layout,
 };
 use cognate_generate::{FixedSizes, Settings};
 use cognate_model::{Layout, Model};
@@ -23,6 +23,8 @@ pub struct VerifyOptions<'m> {
     pub model: Option<&'m Model>,
     /// The languages of the sentences.
     pub languages: Languages,
+    /// Where the engines run; on a GPU only ONNX Runtime does.
+    pub device: Device,
 }
 
 /// The result of a verification.
@@ -75,6 +77,7 @@ fn run(
     mut progress: impl FnMut(&str),
 ) -> Result<Verified> {
     let layout = require_layout(folder)?;
+    find_graphs(folder, Engine::Ort, options.device)?;
     let precision =
         manifest.and_then(|manifest| manifest.precision.parse().ok()).unwrap_or_default();
     let tolerance = Tolerance::of(precision);
@@ -108,8 +111,11 @@ fn run(
             sentences::encode_alone(folder, model.config())?;
         let subject =
             EncoderSubject { folder, layout, model, sentences, seed: sentences::SEED, tolerance };
-        let mut report =
-            cognate_verify::verify_encoder(&subject, &runtimes(layout)?, &mut progress)?;
+        let mut report = cognate_verify::verify_encoder(
+            &subject,
+            &runtimes(layout, options.device)?,
+            &mut progress,
+        )?;
         report.files = files;
         return Ok(Verified { report, notices, damaged });
     }
@@ -122,7 +128,7 @@ fn run(
         Some(FixedSizes { batch: manifest.max_batch?, length: manifest.max_length? })
     });
     let subject = Subject { folder, layout, model, settings, sentences, sizes, seed, tolerance };
-    let runtimes = runtimes(layout)?;
+    let runtimes = runtimes(layout, options.device)?;
     if runtimes.is_empty() {
         let message = format!(
             "{}: only ONNX Runtime runs this layout, and its library is not found; `cargo xtask onnxruntime` brings it",
@@ -134,10 +140,10 @@ fn run(
     if layout == Layout::HuggingFace && folder.join(GENERATE_BESIDE).exists() {
         let beside = folder.join("onnx");
         let subject = Subject { folder: &beside, layout: Layout::Generate, ..subject };
-        report.runtimes.extend(
-            cognate_verify::verify(&subject, &self::runtimes(Layout::Generate)?, &mut progress)?
-                .runtimes,
-        );
+        let runtimes = self::runtimes(Layout::Generate, options.device)?;
+        report
+            .runtimes
+            .extend(cognate_verify::verify(&subject, &runtimes, &mut progress)?.runtimes);
     }
     report.files = files;
     Ok(Verified { report, notices: encoded.notices, damaged })
@@ -145,9 +151,13 @@ fn run(
 
 /// The engines of a layout. The one for ONNX Runtime runs twice: with Cognate's operators and
 /// without.
-fn runtimes(layout: Layout) -> Result<Vec<(Box<dyn Runtime>, Options)>> {
+fn runtimes(layout: Layout, device: Device) -> Result<Vec<(Box<dyn Runtime>, Options)>> {
+    if device.is_gpu() {
+        let options = Options { device, ..Options::default() };
+        return Ok(vec![(Engine::Ort.open(device)?, options)]);
+    }
     let with = |options: Options| -> Result<Vec<_>> {
-        let engines = available(Device::Cpu)?.into_iter();
+        let engines = available(device)?.into_iter();
         let needs_ort = matches!(layout, Layout::SharedCache | Layout::Generate);
         let fit = engines.filter(|runtime| !needs_ort || runtime.engine() == Engine::Ort);
         Ok(fit.map(|runtime| (runtime, options)).collect())

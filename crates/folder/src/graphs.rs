@@ -1,7 +1,7 @@
 //! The graphs in a folder: of the layouts of Cognate, and of Optimum.
 
-use crate::manifest;
-use crate::{Error, ErrorKind, Result};
+use crate::manifest::{self, Manifest};
+use crate::{Error, ErrorKind, Precision, Result};
 use cognate_model::Layout;
 use cognate_runtime::{Device, Engine};
 use std::path::{Path, PathBuf};
@@ -54,11 +54,8 @@ pub fn require_layout(folder: &Path) -> Result<Layout> {
 pub fn find_graphs(folder: &Path, engine: Engine, device: Device) -> Result<ExportedGraphs> {
     let Some(place) = optimum(folder) else {
         let layout = find_layout(folder).unwrap_or_default();
-        // On a GPU the same operator expects another order of keys, and results would be wrong
-        // without an error.
-        if layout == Layout::SharedCache && device.is_gpu() {
-            let message = "was exported with --target ort, for the CPU only, found --device cuda; export it without --target ort";
-            return Err(Error::new(ErrorKind::Engine, folder.display(), message));
+        if layout == Layout::SharedCache {
+            require_shared_caches(folder, device)?;
         }
         if layout == Layout::Generate {
             require_loops(folder, engine)?;
@@ -98,6 +95,24 @@ pub fn find_graphs(folder: &Path, engine: Engine, device: Device) -> Result<Expo
 pub fn search_graph(file: &Path, engine: Engine) -> Result<ExportedGraphs> {
     require_loops(file, engine)?;
     Ok(ExportedGraphs { layout: Layout::Generate, files: vec![file.into()] })
+}
+
+/// Fails if the device has no operators for an export with `--target ort`: the CPU none in half
+/// precision, a GPU none for other than encoder-decoder models, in single or half precision.
+fn require_shared_caches(folder: &Path, device: Device) -> Result<()> {
+    let needs_gpu = Manifest::read(folder)?.is_some_and(|manifest| manifest.needs_gpu());
+    let is_float = needs_gpu || Manifest::precision_of(folder)? == Precision::F32;
+    let is_pair = graph_files(folder, Layout::SharedCache).len() == 2;
+    let message = match device.is_gpu() {
+        false if needs_gpu => {
+            "was exported with --target ort --precision f16, for a GPU only, found --device cpu; pass --device cuda, or export it in f32"
+        }
+        true if !(is_pair && is_float) => {
+            "was exported with --target ort for the CPU only, found --device cuda; export it without --target ort, or an encoder-decoder model in f32 or f16"
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::new(ErrorKind::Engine, folder.display(), message))
 }
 
 fn require_loops(place: &Path, engine: Engine) -> Result<()> {

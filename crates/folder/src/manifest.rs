@@ -195,6 +195,11 @@ impl Manifest {
         parse(&path, &text).map(Some)
     }
 
+    /// Whether only GPUs run the export: caches that beams share in half precision.
+    pub fn needs_gpu(&self) -> bool {
+        self.layout == Layout::SharedCache.name() && self.precision == Precision::F16.name()
+    }
+
     /// The precision of the export in `folder`; f32 if there is no manifest.
     ///
     /// # Errors

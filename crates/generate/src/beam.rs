@@ -94,13 +94,13 @@ impl Beams {
         logits: &mut dyn Iterator<Item = Row<'_>>,
         settings: &Settings,
     ) -> Result<Vec<Continuation>> {
-        let tokens = self.running.first().map_or_else(Vec::new, |running| running.tokens.clone());
         let found = self.best(logits, settings).and_then(|found| {
             let is_over = !self.finished.is_empty();
             found.first().filter(|_| !is_over).map_or(Ok(()), |best| check(best.score))?;
             Ok(found)
         });
-        found.map_err(|why| self.prompt.refuse(&tokens, why))
+        let tokens = self.running.first().map_or(&[][..], |running| &running.tokens);
+        found.map_err(|why| self.prompt.refuse(tokens, why))
     }
 
     fn best(

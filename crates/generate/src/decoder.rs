@@ -165,13 +165,19 @@ impl SessionDecoder {
         if parents.indexed_iter().all(|((_, beam), &parent)| beam == parent) {
             return Ok(());
         }
+        let (batch, beams) = parents.dim();
+        let rows: Vec<_> =
+            parents.indexed_iter().map(|((row, _), parent)| row * beams + parent).collect();
         for (name, _) in &self.past {
             let Some(value) = self.state.remove(name) else { continue };
-            let moved = match value.into_host()? {
-                Value::F32(past) => moved(past, parents).into(),
-                Value::F64(past) => moved(past, parents).into(),
-                Value::I64(past) => moved(past, parents).into(),
-                held @ Value::Engine(_) => held,
+            let moved = match self.decoder.select(&value, &[batch, beams], &rows)? {
+                Some(moved) => moved,
+                None => match value.into_host()? {
+                    Value::F32(past) => moved(past, parents).into(),
+                    Value::F64(past) => moved(past, parents).into(),
+                    Value::I64(past) => moved(past, parents).into(),
+                    held @ Value::Engine(_) => held,
+                },
             };
             self.state.insert(name, moved);
         }
@@ -226,7 +232,8 @@ impl Decoder for SessionDecoder {
         let names: Vec<_> = self.state.iter().map(|(name, _)| name.to_string()).collect();
         for name in names.into_iter().filter(|name| name != INPUT_IDS) {
             let Some(value) = self.state.remove(&name) else { continue };
-            self.state.insert(name, select(value, sentences)?);
+            let kept = self.decoder.select(&value, &[sentences.len()], sentences)?;
+            self.state.insert(name, kept.map_or_else(|| select(value, sentences), Ok)?);
         }
         Ok(())
     }

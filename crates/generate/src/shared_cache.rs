@@ -47,6 +47,9 @@ pub struct SharedCacheDecoder {
     holders: Array3<i64>,
     /// The number of positions in each sentence's past, and in its source.
     lengths: Vec<[usize; 2]>,
+    /// The sentences of the batch, among those in a device's memory, where others that have left
+    /// stay for a while; `None` on the host.
+    slots: Option<Vec<usize>>,
     /// The logits of the last step.
     logits: LastLogits,
     attentions: Attentions,
@@ -106,6 +109,7 @@ impl SharedCacheDecoder {
             state: Values::new(),
             holders,
             lengths: Vec::new(),
+            slots: None,
             logits,
             attentions,
         }
@@ -231,9 +235,65 @@ impl SharedCacheDecoder {
         self.holders = holders.into_dimensionality().expect("three axes");
         for (name, _) in &self.caches {
             let Some(cache) = self.state.remove(name) else { continue };
-            self.state.insert(name, resized(floats(cache)?, 2, capacity, 0.0));
+            let cache = match self.decoder.widened(&cache, capacity)? {
+                Some(widened) => widened,
+                None => resized(floats(cache)?, 2, capacity, 0.0).into(),
+            };
+            self.state.insert(name, cache);
         }
         Ok(())
+    }
+
+    /// Keeps the sentences of the slots in a device's memory, and removes the others, if these are
+    /// at least as many.
+    fn retain_on_device(&mut self, slots: Vec<usize>) -> Result<()> {
+        let (n_sentences, beams, _) = self.holders.dim();
+        if slots.len() * 2 > n_sentences {
+            self.slots = Some(slots);
+            return Ok(());
+        }
+        let rows: Vec<_> = slots.iter().flat_map(|slot| slot * beams..(slot + 1) * beams).collect();
+        let names: Vec<_> = self.state.iter().map(|(name, _)| name.to_string()).collect();
+        for name in names
+            .into_iter()
+            .filter(|name| is_past(name) || is_cross(name) || name == ATTENTION_MASK)
+        {
+            let Some(value) = self.state.remove(&name) else { continue };
+            let rows = if is_past(&name) { &rows } else { &slots };
+            let kept = self.decoder.select(&value, &[rows.len()], rows)?;
+            self.state.insert(name, kept.map_or_else(|| select(value, &slots), Ok)?);
+        }
+        self.holders = self.holders.select(Axis(0), &slots);
+        self.lengths = slots.iter().map(|&slot| self.lengths[slot]).collect();
+        self.slots = Some((0..slots.len()).collect());
+        Ok(())
+    }
+
+    /// Tokens or parents of all sentences in a device's memory, from those of the batch.
+    fn in_slots<T: Copy>(
+        &self,
+        batch: &Array2<T>,
+        other: impl Fn(usize) -> T,
+    ) -> Option<Array2<T>> {
+        let slots = self.slots.as_ref()?;
+        let (n_sentences, _, _) = self.holders.dim();
+        let mut all = Array2::from_shape_fn((n_sentences, batch.ncols()), |(_, beam)| other(beam));
+        for (row, &slot) in batch.outer_iter().zip(slots) {
+            all.row_mut(slot).assign(&row);
+        }
+        Some(all)
+    }
+
+    /// The rows of the batch, from those of all sentences in a device's memory.
+    fn of_batch(&self, rows: Value, beams: usize) -> Result<Value> {
+        let (n_sentences, _, _) = self.holders.dim();
+        match &self.slots {
+            Some(slots) if slots.len() < n_sentences => {
+                let rows_of = |slot: &usize| slot * beams..(slot + 1) * beams;
+                select(rows, &slots.iter().flat_map(rows_of).collect::<Vec<_>>())
+            }
+            _ => Ok(rows),
+        }
     }
 }
 
@@ -269,15 +329,22 @@ impl Decoder for SharedCacheDecoder {
                 Before::Encoder(_) => cross_sizes(&self.state, name)?,
                 Before::Prompts { stack, .. } => [sources.len(), stack.key_heads, stack.d_k],
             };
-            self.state.insert(name, empty(vec![batch * beams, heads, CAPACITY, d_k], last));
+            let shape = vec![batch * beams, heads, CAPACITY, d_k];
+            let cache = match self.decoder.reserve(name, &shape)? {
+                Some(reserved) => reserved,
+                None => empty(shape, last).into(),
+            };
+            self.state.insert(name, cache);
         }
+        self.slots = self.decoder.has_own_memory().then(|| (0..sources.len()).collect());
         self.holders = Array3::from_elem((sources.len(), beams, CAPACITY), NONE);
         self.lengths = source_lengths(sources, &self.state);
         Ok(())
     }
 
     fn shares_first_step(&self) -> bool {
-        matches!(self.before, Before::Encoder(_))
+        // On a device the first step of all beams takes as long as that of one.
+        matches!(self.before, Before::Encoder(_)) && !self.decoder.has_own_memory()
     }
 
     fn joins(&self) -> bool {
@@ -383,6 +450,11 @@ impl Decoder for SharedCacheDecoder {
         {
             self.read_prompts(&prompts)?;
         }
+        let parents_in_slots = parents.and_then(|parents| self.in_slots(parents, |beam| beam));
+        let tokens_in_slots = self.in_slots(tokens, |_| self.pad_token);
+        let (batch, beams) = tokens.dim();
+        let (parents, tokens) =
+            (parents_in_slots.as_ref().or(parents), tokens_in_slots.as_ref().unwrap_or(tokens));
         if let Some(parents) = parents {
             for (mut sentence, parents) in self.holders.outer_iter_mut().zip(parents.outer_iter()) {
                 if parents.iter().enumerate().any(|(beam, &parent)| beam != parent) {
@@ -396,22 +468,30 @@ impl Decoder for SharedCacheDecoder {
         let mut outputs =
             if is_shared { self.append_first(tokens)? } else { self.append(tokens, |_| true)? };
         let logits = outputs.remove(LOGITS).ok_or_else(|| missing("decoder", LOGITS))?;
+        let logits = self.of_batch(logits, beams)?;
         let scales = outputs.remove(LOGITS_SCALE);
+        let scales = scales.map(|scales| self.of_batch(scales, beams)).transpose()?;
         self.attentions = Attentions { outputs, rows: tokens.dim() };
         match self.state.get(BEST) {
             Some(Value::I64(wanted)) => self.logits.put_best(
                 &logits,
                 scales,
                 wanted.iter().nth(1) == Some(&1),
-                tokens.dim(),
+                (batch, beams),
             ),
-            _ => self.logits.put(logits, scales, tokens.dim()),
+            _ => self.logits.put(logits, scales, (batch, beams)),
         }
     }
 
     fn cross_attention(&mut self, layer_index: usize) -> Result<Array4<f32>> {
         match self.before {
-            Before::Encoder(_) => self.attentions.layer(layer_index, self.decoder.outputs()),
+            Before::Encoder(_) => {
+                let all = self.attentions.layer(layer_index, self.decoder.outputs())?;
+                Ok(match &self.slots {
+                    Some(slots) => all.select(Axis(0), slots),
+                    None => all,
+                })
+            }
             Before::Prompts { .. } => Err(no_cross_attention()),
         }
     }
@@ -419,6 +499,10 @@ impl Decoder for SharedCacheDecoder {
     fn retain(&mut self, sentences: &[usize]) -> Result<()> {
         if let Before::Prompts { unread: Some(prompts), .. } = &mut self.before {
             *prompts = sentences.iter().map(|&sentence| prompts[sentence].clone()).collect();
+        }
+        if let Some(slots) = &self.slots {
+            let slots = sentences.iter().map(|&sentence| slots[sentence]).collect();
+            return self.retain_on_device(slots);
         }
         let (beams, past) = (self.holders.len_of(Axis(1)), self.longest(PAST));
         self.holders = self.holders.select(Axis(0), sentences);

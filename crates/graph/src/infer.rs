@@ -188,7 +188,8 @@ pub(crate) fn infer(op: &Op, inputs: &[&Type]) -> Result<Type, String> {
         Op::CacheWrite { .. } => {
             let [cache, new] = take(inputs)?;
             let [rows, heads, _, d_k] = cache_dims("cache", cache)?;
-            expect_type("new", new, &Type::new(DType::F32, [rows, &Dim::from(1), &(heads * d_k)]))?;
+            let new_shape = [rows, &Dim::from(1), &(heads * d_k)];
+            expect_type("new", new, &Type::new(cache.dtype, new_shape))?;
             Ok(cache.clone())
         }
         Op::CachedAttention(attention) => cached_attention(attention, inputs),
@@ -261,7 +262,7 @@ fn cached_attention(attention: &CachedAttention, inputs: &[&Type]) -> Result<Typ
         return Err("window: expected 1 or more, found 0".into());
     }
     let heads = &Dim::from(attention.heads);
-    expect_type("query", query, &Type::new(DType::F32, [rows, &one, &(heads * d_k)]))?;
+    expect_type("query", query, &Type::new(keys.dtype, [rows, &one, &(heads * d_k)]))?;
     let [batch, n_beams, past] = beams.shape.dims() else {
         return Err(format!("beams: expected [batch, beams, past], found {}", beams.shape));
     };
@@ -270,13 +271,15 @@ fn cached_attention(attention: &CachedAttention, inputs: &[&Type]) -> Result<Typ
         return Err(format!("keys {}: expected {rows} beams, found {}", keys.shape, beams.shape));
     }
     if let Some(bias) = bias {
-        expect_type("bias", bias, &Type::new(DType::F32, [&one, heads, &one, &(past + &one)]))?;
+        expect_type("bias", bias, &Type::new(keys.dtype, [&one, heads, &one, &(past + &one)]))?;
     }
     Ok((*query).clone())
 }
 
 fn cache_dims<'a>(name: &str, cache: &'a Type) -> Result<&'a [Dim; 4], String> {
-    expect_dtype(name, cache, DType::F32)?;
+    if !matches!(cache.dtype, DType::F32 | DType::F16) {
+        return Err(format!("{name}: expected f32 or f16, found {}", cache.dtype));
+    }
     cache.shape.dims().try_into().map_err(|_| {
         format!("{name}: expected [rows, heads, capacity, d_k], found {}", cache.shape)
     })

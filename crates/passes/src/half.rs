@@ -3,7 +3,8 @@
 //! An f16 has 11 bits of precision and a maximum of 65,504. Products, sums and tables become f16.
 //! These remain f32:
 //!
-//! - normalisations and softmax, whose sums need the precision, with casts around them;
+//! - normalisations and softmax, whose sums need the precision, with casts around them, unless the
+//!   engine's compute in f32 anyway;
 //! - values measured near or beyond the limit, and operations on them;
 //! - masks: constants beyond the limit, and arithmetic on them up to the softmax;
 //! - weights beyond the limit; inputs and outputs that callers keep in f32.
@@ -22,7 +23,7 @@
 //! let program = Program::new(builder.finish()?, Weights::default())?;
 //! // A run measured values up to 3, and up to 40,000 in `large`, whose quadruple exceeds f16.
 //! let seen = |_, node: &str| Some(if node == "large" || node == "Mul" { 4e4 } else { 3.0 });
-//! let facts = Facts { seen: &seen, interface: &|value| Some(value.to_string()), keep: &|_, _| false };
+//! let facts = Facts { seen: &seen, interface: &|value| Some(value.to_string()), keep: &|_, _| false, computes_in_f32: false };
 //! let made = half(&[&program], facts)?;
 //! let graph = made.programs[0].graph();
 //! assert_eq!(graph.inputs().map(|(_, node)| node.ty.dtype).collect::<Vec<_>>(), [DType::F16, DType::F32]);
@@ -99,6 +100,9 @@ pub struct Facts<'a> {
     pub interface: &'a dyn Fn(&str) -> Option<String>,
     /// Whether a node must stay f32 for precision.
     pub keep: &'a dyn Fn(usize, &str) -> bool,
+    /// Whether the engine's normalisations and softmax compute in f32 even if they read and write
+    /// f16. Then they do, and a mask's constant is the smallest f16.
+    pub computes_in_f32: bool,
 }
 
 /// Converts programs that are used together. A weight of several programs has the same type in all.
@@ -106,12 +110,12 @@ pub struct Facts<'a> {
 /// # Errors
 /// If a program is not in f32.
 pub fn half(programs: &[&Program], facts: Facts<'_>) -> Result<Half, Error> {
-    let Facts { seen, interface, keep } = facts;
+    let Facts { seen, interface, keep, computes_in_f32 } = facts;
     let mut weights = plan::WeightRanges::default();
     let mut groups: BTreeMap<String, bool> = BTreeMap::new();
     let mut ranges = Vec::new();
     for (number, program) in programs.iter().enumerate() {
-        let found = plan::ranges(program, |name| seen(number, name), &mut weights);
+        let found = plan::ranges(program, |name| seen(number, name), &mut weights, computes_in_f32);
         for (name, fits) in plan::interface_values(program.graph(), &found) {
             if let Some(group) = interface(name) {
                 *groups.entry(group).or_insert(true) &= fits;
@@ -121,7 +125,7 @@ pub fn half(programs: &[&Program], facts: Facts<'_>) -> Result<Half, Error> {
     }
     let may = |name: &str| interface(name).is_some_and(|group| groups[&group]);
     let plans = programs.iter().zip(&ranges).enumerate().map(|(number, (program, ranges))| {
-        Plan::of(program.graph(), ranges, may, |name| keep(number, name))
+        Plan::of(program.graph(), ranges, may, |name| keep(number, name), computes_in_f32)
     });
     let plans: Vec<_> = plans.collect();
     let mut kept: Vec<Kept> = Vec::new();

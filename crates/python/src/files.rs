@@ -90,7 +90,11 @@ pub(crate) fn verify<'py>(
             .transpose()?;
         cognate::verify(
             &folder,
-            &VerifyOptions { model: checkpoint.as_ref().map(Export::model), languages },
+            &VerifyOptions {
+                model: checkpoint.as_ref().map(Export::model),
+                languages,
+                ..VerifyOptions::default()
+            },
             |_| {},
         )
     })?;

@@ -222,6 +222,39 @@ pub trait Session {
         false
     }
 
+    /// Whether caches should stay in the memory of the session's device, which is not the host's:
+    /// see [`Session::reserve`].
+    fn has_own_memory(&self) -> bool {
+        false
+    }
+
+    /// A value for an input in the memory of the session's device, with any contents; `None` if
+    /// that is the host's.
+    ///
+    /// # Errors
+    /// If the device has too little memory.
+    fn reserve(&self, _input: &str, _shape: &[usize]) -> Result<Option<Value>> {
+        Ok(None)
+    }
+
+    /// The given rows of a value, whose first axes count rows, with the sizes `leading` of these
+    /// axes; `None` if it is not in the memory of the session's device.
+    ///
+    /// # Errors
+    /// If the engine fails.
+    fn select(&self, _value: &Value, _leading: &[usize], _rows: &[usize]) -> Result<Option<Value>> {
+        Ok(None)
+    }
+
+    /// A cache `[rows, heads, places, d_k]` with more places; `None` if it is not in the memory of
+    /// the session's device.
+    ///
+    /// # Errors
+    /// If the engine fails.
+    fn widened(&self, _cache: &Value, _places: usize) -> Result<Option<Value>> {
+        Ok(None)
+    }
+
     /// Computes all outputs from values for all inputs.
     ///
     /// # Errors

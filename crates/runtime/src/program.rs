@@ -31,6 +31,8 @@ pub(crate) use places::{Places, other};
 pub(crate) use registered::{Kernel, Registered};
 pub(crate) use sizes::Size;
 pub(crate) use substitute::{DOMAIN, Substituted, substitute};
+#[cfg(feature = "ort")]
+pub(crate) use substitute::{MEMORY, attribute, float, integer, join_memory_attention, prune};
 #[cfg(feature = "tract")]
 pub(crate) use substitute::{NUMBER, PROGRAM};
 pub use times::{Times, start_times, times};

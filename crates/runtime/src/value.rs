@@ -172,6 +172,12 @@ impl Values {
     }
 }
 
+impl<N: Into<String>, V: Into<Value>> Extend<(N, V)> for Values {
+    fn extend<I: IntoIterator<Item = (N, V)>>(&mut self, named: I) {
+        named.into_iter().for_each(|(name, value)| self.insert(name, value));
+    }
+}
+
 impl IntoIterator for Values {
     type Item = (String, Value);
     type IntoIter = std::vec::IntoIter<(String, Value)>;
@@ -184,7 +190,7 @@ impl IntoIterator for Values {
 impl<N: Into<String>, V: Into<Value>> FromIterator<(N, V)> for Values {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(named: I) -> Self {
         let mut values = Self::new();
-        named.into_iter().for_each(|(name, value)| values.insert(name, value));
+        values.extend(named);
         values
     }
 }

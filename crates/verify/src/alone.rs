@@ -101,8 +101,10 @@ pub fn encoder_in_half(
         run(&mut session, &inputs)?;
     }
     let seen = |_, node: &str| largest.borrow().get(node).copied();
-    let converted =
-        half(&[&program], Facts { seen: &seen, interface: &|_| None, keep: &|_, _| false })?;
+    let converted = half(
+        &[&program],
+        Facts { seen: &seen, interface: &|_| None, keep: &|_, _| false, computes_in_f32: false },
+    )?;
     Ok((
         converted.programs.into_iter().next().expect("as many programs as were given"),
         converted.kept,

@@ -14,6 +14,7 @@ use cognate_generate::{Decoder, Hypothesis, Settings, decoder, generate};
 use cognate_graph::Program;
 use cognate_model::interface::{ATTENTION_MASK, is_cross, is_past, past_of};
 use cognate_model::{Attentions, Layout, Model};
+use cognate_passes::fuse::fuse;
 use cognate_passes::half::{Facts, Kept, half};
 use cognate_runtime::{Options, Reference, Runtime, Session, Source};
 use std::cell::RefCell;
@@ -84,19 +85,35 @@ pub fn in_half(
     sample: &Sample,
     mut progress: impl FnMut(&str),
 ) -> Result<InHalf> {
-    let programs = model.programs(form.layout, form.attentions)?;
+    let is_shared = form.layout == Layout::SharedCache;
+    let mut programs = model.programs(form.layout, form.attentions)?;
+    if is_shared {
+        programs = programs
+            .iter()
+            .map(fuse)
+            .collect::<Result<_, _>>()
+            .map_err(cognate_model::Error::from)?;
+    }
     progress("largest values, by the reference evaluator in f32");
     let Measured { largest, settings, tuned, held_out } =
         measure(model, form.layout, &programs, sample)?;
     let seen = |program: usize, node: &str| largest[program].borrow().get(node).copied();
     let interface = |name: &str| match form.layout {
         Layout::Cognate | Layout::Generate => state(name),
-        Layout::HuggingFace | Layout::Triton | Layout::SharedCache => None,
+        // One operator reads all caches of a layer.
+        Layout::SharedCache => {
+            state(name).map(|name| if is_cross(&name) { name } else { "caches".into() })
+        }
+        Layout::HuggingFace | Layout::Triton => None,
     };
     let mut made = None;
     for caution in Caution::ALL {
-        let facts =
-            Facts { seen: &seen, interface: &interface, keep: &|_, node| keeps(caution, node) };
+        let facts = Facts {
+            seen: &seen,
+            interface: &interface,
+            keep: &|_, node| keeps(caution, node),
+            computes_in_f32: is_shared,
+        };
         let converted = half(&programs.iter().collect::<Vec<_>>(), facts)?;
         progress("greedy steps in f16, by the reference evaluator in f32");
         let mut joined = join(model, form.layout, loaded(&converted.programs)?, &settings)?;

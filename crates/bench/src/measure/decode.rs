@@ -7,7 +7,9 @@ use anyhow::{Context, Result, ensure};
 use cognate_folder::{Configuration, ExportedGraphs, find_graphs, find_layout};
 use cognate_generate::{Decoder, Settings, decoder as decoder_of, generate};
 use cognate_model::Config;
-use cognate_runtime::{Device, Engine, Options as Load, Result as Ran, Session, Source, Values};
+use cognate_runtime::{
+    Device, Engine, Options as Load, Result as Ran, Session, Source, Value, Values,
+};
 use serde::Deserialize;
 use serde_json::json;
 use std::io::{self, BufRead, Write};
@@ -201,6 +203,22 @@ impl Session for Timed {
 
     fn finds_best(&self) -> bool {
         self.inner.finds_best()
+    }
+
+    fn has_own_memory(&self) -> bool {
+        self.inner.has_own_memory()
+    }
+
+    fn reserve(&self, input: &str, shape: &[usize]) -> Ran<Option<Value>> {
+        self.inner.reserve(input, shape)
+    }
+
+    fn select(&self, value: &Value, leading: &[usize], rows: &[usize]) -> Ran<Option<Value>> {
+        self.inner.select(value, leading, rows)
+    }
+
+    fn widened(&self, cache: &Value, places: usize) -> Ran<Option<Value>> {
+        self.inner.widened(cache, places)
     }
 
     fn run(&mut self, inputs: &Values) -> Ran<Values> {

@@ -121,7 +121,7 @@ fn texts_are_transformers_for_onnx_runtime_alone() {
         |args: &[&str]| with_dir(run(args).failed(1).lines().last().unwrap(), folder.path());
     assert_snapshot!(refused(&["translate", "--model", out, "a"]), @"cognate: error: DIR/f32: a decoder alone, which does not translate; `cognate generate` continues texts by it");
     assert_snapshot!(refused(&generate_on("ort", out, &[&"a ".repeat(60)])), @"cognate: error: sentence 1: the prompt has 61 tokens; expected at most 48, the positions of the model");
-    assert_snapshot!(refused(&["export", &model, out, "--force", "--target", "ort", "--precision", "f16"]), @"cognate: error: --precision: ONNX Runtime's attention to shared caches computes in f32, found f16; leave out target ort");
+    assert_snapshot!(refused(&["export", &model, out, "--force", "--target", "ort", "--precision", "f16"]), @"cognate: error: --precision: target ort has f16 only for encoder-decoder models on a GPU; leave out target ort");
 }
 
 #[test]

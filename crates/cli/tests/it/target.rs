@@ -31,10 +31,50 @@ fn the_form_for_onnx_runtime_says_so_elsewhere() {
 }
 
 #[test]
+fn the_form_in_half_precision_is_for_gpus() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("out").to_str().unwrap().to_owned();
+    let export =
+        ["export", "testdata/multi30k-en-de", &model, "--target", "ort", "--precision", "f16"];
+    let ended = run(&export);
+    assert_snapshot!(with_dir(&ended.err, folder.path()), @"cognate: warning: not verified, because only a GPU runs it; `cognate verify DIR/out --checkpoint testdata/multi30k-en-de --device cuda` verifies it");
+    ended.ok();
+    let refused = |args: &[&str]| with_dir(&run(args).failed(1), folder.path());
+    let [on_ort, on_tract] = ["ort", "tract"]
+        .map(|engine| refused(&["translate", "--model", &model, "--engine", engine, "a"]));
+    assert_eq!(on_ort, on_tract);
+    assert_snapshot!(on_ort, @"cognate: error: DIR/out: was exported with --target ort --precision f16, for a GPU only, found --device cpu; pass --device cuda, or export it in f32");
+    assert_snapshot!(refused(&["verify", &model, "--checkpoint", "testdata/multi30k-en-de"]), @"cognate: error: DIR/out: was exported with --target ort --precision f16, for a GPU only, found --device cpu; pass --device cuda, or export it in f32");
+    let valid = "testdata/parallel/valid";
+    let data = ["--force", "--data", &format!("{valid}.en"), &format!("{valid}.de")];
+    assert_snapshot!(refused(&[&export[..], &data].concat()), @"cognate: error: --data: target ort in f16 is for a GPU, on which nothing is compared; leave it out");
+    let in_integers = exported(&folder, "int8", &["--target", "ort", "--precision", "int8"]);
+    assert_snapshot!(refused(&["translate", "--model", &in_integers, "--engine", "ort", "--device", "cuda", "a"]), @"cognate: error: DIR/int8: was exported with --target ort for the CPU only, found --device cuda; export it without --target ort, or an encoder-decoder model in f32 or f16");
+}
+
+/// Greedy and with beams; sentences of different lengths leave one after the other.
+#[test]
+fn gpus_translate_as_the_processor_does() {
+    if !cognate_testing::cuda() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for precision in ["f32", "f16"] {
+        let model = exported(&folder, precision, &["--target", "ort", "--precision", precision]);
+        let checkpoint = "testdata/multi30k-en-de";
+        run(&["verify", &model, "--checkpoint", checkpoint, "--device", "cuda"]).ok();
+        for beams in ["1", "4"] {
+            let text = ["translate", "--input", "testdata/parallel/valid.en", "--beams", beams];
+            let on_gpu = run(&[&text[..], &["--model", &model, "--device", "cuda"]].concat()).ok();
+            assert_eq!(on_gpu, run(&text).ok(), "{precision}, {beams} beams");
+        }
+    }
+}
+
+#[test]
 fn contradictions_are_refused() {
     let refused =
         |args: &[&str]| run(&[&["export", "testdata/multi30k-en-de"], args].concat()).failed(1);
-    assert_snapshot!(refused(&["out", "--target", "ort", "--precision", "f16"]), @"cognate: error: --precision: ONNX Runtime's attention to shared caches computes in f32, found f16; leave out target ort");
     assert_snapshot!(refused(&["out", "--target", "ort", "--layout", "hf"]), @"cognate: error: --target: ort has a layout of its own; leave out layout hf");
     assert_snapshot!(refused(&["--in-place", "--precision", "int8"]), @"cognate: error: --precision: expected f32, the type in which graphs in place read the weights, found int8; write a folder instead");
 }

@@ -7,7 +7,7 @@
 
 use super::graphs::joined;
 use super::tokenizer::ChosenTokenizer;
-use super::{Export, ExportEvent};
+use super::{Export, ExportEvent, Target};
 use crate::sentences;
 use cognate_export::{Existing, Folder, Staged};
 use cognate_folder::{
@@ -90,6 +90,11 @@ impl Export {
     /// # Errors
     /// If it has no tokenizer, needs a language, or no engine runs it.
     pub fn check_comparison(&self) -> Result<()> {
+        if self.target == Target::Ort && self.precision == Precision::F16 {
+            let message =
+                "target ort in f16 is for a GPU, on which nothing is compared; leave it out";
+            return Err(Error::new(ErrorKind::Input, message));
+        }
         let (tokenizer, _) = ChosenTokenizer::of(&self.source, &self.model, &self.languages)?;
         let (ModelSource::Checkpoint(folder), Some(tokenizer)) =
             (&self.source, &tokenizer.tokenizer)

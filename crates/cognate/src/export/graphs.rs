@@ -85,10 +85,6 @@ fn parts(
         Precision::F32 => {
             Ok(f32_programs(&export.model, layout, export.attention_outputs(layout))?.into())
         }
-        Precision::F16 if layout == Layout::SharedCache => {
-            let message = "ONNX Runtime's attention to shared caches computes in f32, found f16; leave out target ort";
-            Err(Error::wrong_option("precision", message))
-        }
         Precision::F16 => half(export, layout, events),
         Precision::Bf16 => Ok(bfloat16(export, layout)?.into()),
         Precision::Int8 => columns(Steps::Row),
@@ -127,6 +123,11 @@ fn half(
     events: &mut dyn FnMut(ExportEvent<'_>),
 ) -> Result<Graphs> {
     let model = &export.model;
+    if layout == Layout::SharedCache && model.config().require_both().is_err() {
+        let message =
+            "target ort has f16 only for encoder-decoder models on a GPU; leave out target ort";
+        return Err(Error::wrong_option("precision", message));
+    }
     if model.config().require_decoder().is_err() {
         let sentences = match &export.source {
             ModelSource::Checkpoint(folder) => {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod beam_tree;
+mod device;
 mod golden;
 mod margins;
 mod observed;

@@ -49,6 +49,7 @@ pub(super) fn ranges(
     program: &Program,
     seen: impl Fn(&str) -> Option<f32>,
     weights: &mut WeightRanges,
+    computes_in_f32: bool,
 ) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
     for (_, node) in program.graph().iter() {
@@ -67,7 +68,9 @@ pub(super) fn ranges(
             let value = value.abs();
             Range {
                 largest: Some(value),
-                fits: value == 0.0 || (SMALLEST..=LARGEST).contains(&value),
+                fits: value == 0.0
+                    || (SMALLEST..=LARGEST).contains(&value)
+                    || computes_in_f32 && value > LARGEST,
                 is_mask: value > LARGEST,
             }
         } else if class == Class::Move {
@@ -79,7 +82,11 @@ pub(super) fn ranges(
             let largest = seen(&node.name);
             Range {
                 largest,
-                fits: !is_mask && largest.is_some_and(|largest| largest * MARGIN <= LARGEST),
+                // A masked score may become smaller than the smallest f16.
+                fits: match is_mask {
+                    true => computes_in_f32 && inputs().all(|input| input.fits),
+                    false => largest.is_some_and(|largest| largest * MARGIN <= LARGEST),
+                },
                 is_mask,
             }
         };
@@ -127,6 +134,7 @@ impl Plan {
         ranges: &[Range],
         may: impl Fn(&str) -> bool,
         keep: impl Fn(&str) -> bool,
+        computes_in_f32: bool,
     ) -> Self {
         let (mut precisions, mut unwanted): (Vec<Precision>, _) = (Vec::new(), BTreeSet::new());
         for (id, node) in graph.iter() {
@@ -148,7 +156,10 @@ impl Plan {
                 Class::Product(_) => fit() && fits,
                 // A sum with a value that stays f32, such as a normalisation's, also stays f32:
                 // this needs fewer casts and roundings.
-                Class::Function | Class::Arithmetic => fit() && fits && any_half() && !any_full(),
+                Class::Function | Class::Arithmetic => {
+                    let is_mask = ranges[precisions.len()].is_mask;
+                    fit() && fits && (is_mask || any_half() && !any_full())
+                }
                 Class::Comparison | Class::Join => fit() && any_half(),
                 class @ (Class::Move | Class::Convert) => {
                     let source = node.inputs[0].index();
@@ -158,12 +169,18 @@ impl Plan {
                         Precision::Constant => ranges[source].fits && class == Class::Move,
                     }
                 }
+                // A cache, and attention to caches, have the type of the cache's input.
+                Class::Cache => {
+                    let caches = if node.inputs.len() == 2 { 0..1 } else { 1..3 };
+                    caches
+                        .into_iter()
+                        .all(|place| precisions[node.inputs[place].index()] == Precision::Half)
+                }
+                Class::Normalisation(_) | Class::Softmax(_) => {
+                    computes_in_f32 && fit() && fits && any_half()
+                }
                 Class::Declared | Class::Constant | Class::Reduction => false,
-                Class::Softmax(_)
-                | Class::Normalisation(_)
-                | Class::IntegerProduct(_)
-                | Class::Cache
-                | Class::Loop => false,
+                Class::IntegerProduct(_) | Class::Loop => false,
             };
             if is_half && keep(&node.name) {
                 unwanted.insert(id);

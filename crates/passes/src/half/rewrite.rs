@@ -1,5 +1,6 @@
 //! The program rebuilt by a plan, with casts where a node reads the other type.
 
+use super::LARGEST;
 use super::plan::Plan;
 use cognate_graph::{
     Builder, DType, Element, Error, Graph, NodeId, Op, Program, Recipe, Scalar, Tensor, Type, f16,
@@ -76,7 +77,9 @@ impl<'b> Made<'_, 'b> {
         }
         *self.cast.entry((id, wanted)).or_insert_with(|| match (&node.op, value) {
             (Op::Scalar(Scalar::F32(number)), _) if wanted == DType::F16 => {
-                self.builder.node(&node.name, Op::Scalar(Scalar::F16(f16::from_f32(*number))), &[])
+                // A mask's constant stays finite, because a product with 0 is 0.
+                let number = f16::from_f32(number.clamp(-LARGEST, LARGEST));
+                self.builder.node(&node.name, Op::Scalar(Scalar::F16(number)), &[])
             }
             (op, None) => self.builder.node(&node.name, op.clone(), &[]),
             (_, Some(value)) => {

@@ -70,7 +70,12 @@ fn state_group(name: &str) -> Option<String> {
 fn converted(program: &Program, seen: impl Fn(&str) -> Option<f32>) -> Half {
     half(
         &[program],
-        Facts { seen: &|_, node| seen(node), interface: &state_group, keep: &|_, _| false },
+        Facts {
+            seen: &|_, node| seen(node),
+            interface: &state_group,
+            keep: &|_, _| false,
+            computes_in_f32: false,
+        },
     )
     .unwrap()
 }
@@ -206,7 +211,12 @@ fn what_does_not_fit_stays() {
 #[test]
 fn half_is_not_made_of_half() {
     let once = converted(&program(1.0), |_| Some(3.0));
-    let facts = Facts { seen: &|_, _| None, interface: &|_| None, keep: &|_, _| false };
+    let facts = Facts {
+        seen: &|_, _| None,
+        interface: &|_| None,
+        keep: &|_, _| false,
+        computes_in_f32: false,
+    };
     let error = half(&[&once.programs[0]], facts).unwrap_err();
     assert_snapshot!(error, @"tiny: state: is already f16; expected a program in f32");
 }

@@ -7,6 +7,7 @@
 //! Outputs stay where they were computed, in the CPU's or the GPU's memory, with reference counts:
 //! a `present` passed as `past` is not copied. They are copied to the host on request.
 
+mod gpu;
 mod in_place;
 
 use crate::huge_pages::{self, HugePages};
@@ -30,10 +31,11 @@ use ::ort::value::{
 use ::ort::{AsPointer, sys::OrtValue};
 use cognate_export::proto::ModelProto;
 use cognate_graph::f16;
+use gpu::{Caches, Form, Order, RowOperations};
 use ndarray::{ArrayD, ArrayViewMutD, Axis};
 use prost::Message;
 use std::any::Any;
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::fmt::{Debug, Display};
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -54,6 +56,10 @@ pub(super) struct Shared {
     own_lengths: bool,
     prefill: bool,
     device: Device,
+    /// Of a decoder with shared caches on a GPU.
+    caches: Option<Caches>,
+    /// On a GPU.
+    rows: Option<RowOperations>,
     huge_pages: HugePages,
 }
 
@@ -93,27 +99,39 @@ impl Shared {
         let [own_lengths, prefill] =
             own.as_ref().map_or([false; 2], |own| [own.own_lengths, own.prefill]);
         let n_own = own.as_ref().map_or(0, |own| own.n_inputs);
+        let mut caches = None;
         let (session, engine) = match own {
             Some(own) => (
                 with_kernels(builder, path, own).map_err(wrong)?,
                 format!("{engine} with Cognate's operators"),
             ),
-            None => match reduced(path, options)? {
-                Some(model) => (commit(builder, path, &model).map_err(wrong)?, engine.clone()),
-                None => (builder.commit_from_file(path).map_err(wrong)?, engine.clone()),
+            None => match (on_gpu(path, options)?, reduced(path, options)?) {
+                (Some((number, Form { model, keys, vocab })), _) => {
+                    caches = Some(Caches::new(number, keys, vocab));
+                    (commit(builder, path, &model).map_err(wrong)?, engine.clone())
+                }
+                (None, Some(model)) => {
+                    (commit(builder, path, &model).map_err(wrong)?, engine.clone())
+                }
+                (None, None) => (builder.commit_from_file(path).map_err(wrong)?, engine.clone()),
             },
         };
-        let outputs = session.outputs().iter().map(|output| output.name().to_string()).collect();
+        let outputs: Vec<_> =
+            session.outputs().iter().map(|output| output.name().to_string()).collect();
         let optional = session.overridable_initializers();
         let optional = optional.iter().map(|given| described(given.name(), given.dtype()));
         let inputs = session.inputs().iter().map(|outlet| described(outlet.name(), outlet.dtype()));
-        let signature =
-            Signature::new(place, inputs.chain(optional).collect(), outputs).with_own(n_own);
+        let inputs: Vec<_> = inputs.chain(optional).collect();
+        let names = [inputs.iter().map(|input| input.name.clone()).collect(), outputs.clone()];
+        let signature = match &caches {
+            Some(caches) => caches.signature(place, inputs, outputs),
+            None => Signature::new(place, inputs, outputs).with_own(n_own),
+        };
         let c_names = |names: &[String]| {
             names.iter().map(|name| CString::new(name.as_str())).collect::<Result<Vec<_>, _>>()
         };
-        let names = c_names(signature.input_names())
-            .and_then(|inputs| Ok([inputs, c_names(signature.output_names())?]));
+        let [inputs, outputs]: [Vec<String>; 2] = names;
+        let names = c_names(&inputs).and_then(|inputs| Ok([inputs, c_names(&outputs)?]));
         let names = names.map_err(|error| {
             Error::new(
                 ErrorKind::Load,
@@ -131,6 +149,11 @@ impl Shared {
             own_lengths,
             prefill,
             device: options.device,
+            caches,
+            rows: match options.device {
+                Device::Cpu => None,
+                Device::Cuda(number) => Some(RowOperations::new(ort, number)),
+            },
             huge_pages: before.loaded(),
         })
     }
@@ -159,55 +182,67 @@ impl Shared {
     /// others are written.
     ///
     /// # Safety
-    /// The values live through the call, and nothing else reads or writes the outputs meanwhile.
+    /// As [`Shared::run_named`].
     unsafe fn run_given(
         &self,
         given: &[*const OrtValue],
-        mut outputs: Vec<*mut OrtValue>,
+        outputs: Vec<*mut OrtValue>,
     ) -> ::ort::Result<Values> {
-        let made: Vec<bool> = outputs.iter().map(|output| output.is_null()).collect();
-        let [input_names, output_names] = self
-            .names
-            .each_ref()
-            .map(|names| names.iter().map(|name| name.as_ptr()).collect::<Vec<_>>());
-        assert_eq!(
-            (given.len(), outputs.len()),
-            (input_names.len(), output_names.len()),
-            "a value for each input and output"
-        );
-        let names = |names: &[*const c_char]| (names.as_ptr(), names.len());
-        let ((input_names, n_inputs), (output_names, n_outputs)) =
-            (names(&input_names), names(&output_names));
-        // SAFETY: the session lives as long as `self`, and `Run` of ONNX Runtime's C interface may
-        // be called by many threads at a time, which the CPU's provider supports; the counts of
-        // names and values are right and they live through the call; null options are the defaults,
-        // and a null output requests a new value.
-        let status = unsafe {
-            let session = self.inner.ptr().cast_mut();
-            (::ort::api().Run)(
-                session,
-                ptr::null(),
-                input_names,
-                given.as_ptr(),
-                n_inputs,
-                output_names,
-                n_outputs,
-                outputs.as_mut_ptr(),
-            )
-        };
-        // SAFETY: the status comes from the call.
-        unsafe { ::ort::Error::result_from_status(status) }?;
+        assert_eq!(outputs.len(), self.names[1].len(), "a value for each output");
+        let outputs: Vec<_> = self.names[1].iter().map(CString::as_c_str).zip(outputs).collect();
+        // SAFETY: as the caller promises.
+        Ok(unsafe { self.run_named(given, &outputs) }?.into_iter().collect())
+    }
+
+    /// Runs with values for all inputs, for some of the outputs: one that is null is allocated, on
+    /// the host, and returned; others are written.
+    ///
+    /// # Safety
+    /// The values live through the call, and nothing else reads or writes the outputs meanwhile.
+    unsafe fn run_named(
+        &self,
+        given: &[*const OrtValue],
+        outputs: &[(&CStr, *mut OrtValue)],
+    ) -> ::ort::Result<Vec<(String, Value)>> {
+        let pointers =
+            |names: &[CString]| names.iter().map(|name| name.as_ptr()).collect::<Vec<_>>();
+        let input_names = pointers(&self.names[0]);
+        assert_eq!(given.len(), input_names.len(), "a value for each input");
+        let output_names: Vec<*const c_char> =
+            outputs.iter().map(|(name, _)| name.as_ptr()).collect();
+        let mut found: Vec<*mut OrtValue> = outputs.iter().map(|(_, output)| *output).collect();
+        {
+            let _alone = self.device.is_gpu().then(|| self.alone());
+            // SAFETY: the session lives as long as `self`, and `Run` of ONNX Runtime's C interface
+            // may be called by many threads at a time, which the CPU's provider supports; the counts
+            // of names and values are right and they live through the call; null options are the
+            // defaults, and a null output requests a new value.
+            let status = unsafe {
+                (::ort::api().Run)(
+                    self.inner.ptr().cast_mut(),
+                    ptr::null(),
+                    input_names.as_ptr(),
+                    given.as_ptr(),
+                    given.len(),
+                    output_names.as_ptr(),
+                    output_names.len(),
+                    found.as_mut_ptr(),
+                )
+            };
+            // SAFETY: the status comes from the call.
+            unsafe { ::ort::Error::result_from_status(status) }?;
+        }
         self.huge_pages.after_run();
         let session = self.alone();
-        let named =
-            self.signature.output_names().iter().zip(outputs).zip(made).filter(|(_, made)| *made);
-        let outputs = named.map(|((name, output), _)| {
-            let output =
-                NonNull::new(output).ok_or_else(|| ::ort::Error::new("an output has no value"))?;
+        let made = outputs.iter().zip(found).filter(|((_, output), _)| output.is_null());
+        let made = made.map(|((name, _), found)| {
+            let found =
+                NonNull::new(found).ok_or_else(|| ::ort::Error::new("an output has no value"))?;
             // SAFETY: the caller owns this value, which the session's allocator allocated.
-            held((name, unsafe { DynValue::from_ptr(output, Some(session.allocator())) }))
+            let value = unsafe { DynValue::from_ptr(found, Some(session.allocator())) };
+            held((name.to_string_lossy(), value))
         });
-        outputs.collect()
+        made.collect()
     }
 
     fn run_on_gpu(&self, inputs: Vec<SessionInputValue<'_>>, number: u16) -> ::ort::Result<Values> {
@@ -273,6 +308,19 @@ fn substituted(path: &Path, options: &Options) -> Result<Option<Substituted>> {
 fn is_large(path: &Path) -> bool {
     const LARGEST: u64 = 1 << 26;
     path.metadata().is_ok_and(|metadata| metadata.len() > LARGEST)
+}
+
+/// The file at `path` in the form for a GPU, with the GPU's number, if it is a decoder with shared
+/// caches.
+fn on_gpu(path: &Path, options: &Options) -> Result<Option<(u16, Form)>> {
+    let Device::Cuda(number) = options.device else { return Ok(None) };
+    if is_large(path) {
+        return Ok(None);
+    }
+    let model = cognate_export::read_model(path).map_err(Error::from_export)?;
+    let form = gpu::form_of(model)
+        .map_err(|message| Error::new(ErrorKind::Load, path.display(), message))?;
+    Ok(form.map(|form| (number, form)))
 }
 
 /// The file at `path` without the outputs that [`Options`] removes, if it has any.
@@ -366,6 +414,9 @@ impl Session for OrtSession {
     }
 
     fn run(&mut self, inputs: &Values) -> Result<Values> {
+        if let Some(caches) = &self.shared.caches {
+            return gpu::run(&self.shared, caches, inputs);
+        }
         let Shared { signature, engine, device, .. } = &*self.shared;
         let given = inputs.iter().map(|(name, value)| match value {
             // Values have no boolean type.
@@ -406,11 +457,31 @@ impl Session for OrtSession {
     }
 
     fn run_in_place(&mut self, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {
-        match self.shared.device {
-            Device::Cpu => in_place::run(&self.shared, state, pairs),
+        match (self.shared.device, &self.shared.caches) {
+            (Device::Cpu, _) => in_place::run(&self.shared, state, pairs),
+            (Device::Cuda(_), Some(caches)) => {
+                gpu::run_in_place(&self.shared, caches, state, pairs)
+            }
             // On the GPU outputs stay there; nothing is copied to the host either.
-            Device::Cuda(_) => run_and_exchange(self, state, pairs),
+            (Device::Cuda(_), None) => run_and_exchange(self, state, pairs),
         }
+    }
+
+    fn has_own_memory(&self) -> bool {
+        self.shared.caches.is_some()
+    }
+
+    fn reserve(&self, input: &str, shape: &[usize]) -> Result<Option<Value>> {
+        let caches = self.shared.caches.as_ref();
+        caches.map(|caches| caches.reserve(&self.shared, input, shape)).transpose()
+    }
+
+    fn select(&self, value: &Value, leading: &[usize], rows: &[usize]) -> Result<Option<Value>> {
+        self.shared.rows.as_ref().map_or(Ok(None), |of| gpu::select(of, value, leading, rows))
+    }
+
+    fn widened(&self, cache: &Value, places: usize) -> Result<Option<Value>> {
+        self.shared.rows.as_ref().map_or(Ok(None), |of| gpu::widened(of, cache, places))
     }
 }
 
@@ -513,8 +584,7 @@ fn owned<'v, T: PrimitiveTensorElementType + Clone + Debug + 'static>(
 
 fn held((name, value): (impl ToString, DynValue)) -> ::ort::Result<(String, Value)> {
     let tensor = value.downcast::<DynTensorValueType>()?;
-    let shape = sizes(tensor.shape());
-    Ok((name.to_string(), Value::Engine(Arc::new(OrtTensor { tensor, shape }))))
+    Ok((name.to_string(), OrtTensor::new(tensor).into()))
 }
 
 fn brought(reason: impl Display) -> Error {
@@ -531,9 +601,29 @@ struct OrtTensor {
     tensor: DynTensor,
     /// The shape with the rows that are kept, possibly fewer than the tensor's.
     shape: Vec<usize>,
+    order: Order,
+}
+
+impl From<OrtTensor> for Value {
+    fn from(tensor: OrtTensor) -> Self {
+        Value::Engine(Arc::new(tensor))
+    }
 }
 
 impl OrtTensor {
+    fn new(tensor: DynTensor) -> Self {
+        let shape = sizes(tensor.shape());
+        Self { tensor, shape, order: Order::Declared }
+    }
+
+    fn with_order(self, order: Order) -> Self {
+        Self { order, ..self }
+    }
+
+    fn is_on_device(&self) -> bool {
+        !self.tensor.memory_info().is_cpu_accessible()
+    }
+
     fn has_all_rows(&self) -> bool {
         self.tensor.shape().first().is_none_or(|&rows| self.shape.first() == Some(&(rows as usize)))
     }
@@ -555,8 +645,14 @@ impl EngineTensor for OrtTensor {
     }
 
     fn to_host(&self) -> Result<Value> {
-        if !self.tensor.memory_info().is_cpu_accessible() {
-            return host(&self.tensor.to(AllocationDevice::CPU, 0).map_err(brought)?);
+        if self.is_on_device() {
+            let value = host(&self.tensor.to(AllocationDevice::CPU, 0).map_err(brought)?)?;
+            return Ok(match (value, self.order) {
+                (Value::F32(keys), Order::Interleaved) => {
+                    gpu::in_declared_order(keys, &self.tensor).into()
+                }
+                (value, _) => value,
+            });
         }
         let mut value = host(&self.tensor)?;
         if let (Value::F32(array), false) = (&mut value, self.has_all_rows()) {
@@ -566,7 +662,7 @@ impl EngineTensor for OrtTensor {
     }
 
     fn as_f32_mut(&mut self) -> Option<ArrayViewMutD<'_, f32>> {
-        if !self.tensor.memory_info().is_cpu_accessible() {
+        if self.is_on_device() {
             return None;
         }
         let mut all = self.tensor.try_extract_array_mut::<f32>().ok()?;
@@ -640,7 +736,7 @@ mod tests {
         };
         let tensor = ::ort::value::Tensor::from_array(array.clone()).expect("a tensor").upcast();
         let own = tensor.try_extract_tensor::<f32>().expect("floats").1.as_ptr();
-        assert_eq!(address(&Value::Engine(Arc::new(OrtTensor { tensor, shape: vec![2, 3] }))), own);
+        assert_eq!(address(&OrtTensor::new(tensor).into()), own);
         let host = array.as_ptr();
         assert_eq!(address(&Value::F32(array)), host);
     }
@@ -656,7 +752,7 @@ mod tests {
             (index[0] * 100 + index[1] * 10 + index[2]) as f32
         });
         let tensor = ::ort::value::Tensor::from_array(array.clone()).expect("a tensor").upcast();
-        let mut value = Value::Engine(Arc::new(OrtTensor { tensor, shape: vec![4, 2, 3] }));
+        let mut value = Value::from(OrtTensor::new(tensor));
         let mut expected = array;
         for rows in [&[0, 3, 2][..], &[1, 2], &[]] {
             assert!(value.keep_rows(rows));

@@ -1,6 +1,7 @@
 //! Producers and readers of a graph's tensors.
 
 use cognate_export::proto::{DimensionProto, GraphProto, NodeProto, TensorProto};
+use cognate_graph::f16;
 use std::collections::{BTreeSet, HashMap};
 
 /// A graph, indexed by its tensors.
@@ -95,9 +96,12 @@ impl<'g> Places<'g> {
         self.constant(tensor)?.raw_data.as_deref()
     }
 
-    /// A constant number.
+    /// A constant number, in single or half precision.
     pub(crate) fn number(&self, tensor: &str) -> Option<f32> {
-        Some(f32::from_le_bytes(self.bytes(tensor)?.try_into().ok()?))
+        match self.bytes(tensor)? {
+            &[low, high] => Some(f16::from_le_bytes([low, high]).to_f32()),
+            bytes => Some(f32::from_le_bytes(bytes.try_into().ok()?)),
+        }
     }
 
     /// A constant integer.

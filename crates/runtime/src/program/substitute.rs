@@ -30,7 +30,7 @@ pub(crate) const NUMBER: &str = "program";
 const CACHED: &str = "CachedAttention";
 /// Inputs: queries, keys, values, mask. Outputs: the context, and the weights if the graph outputs
 /// them.
-const MEMORY: &str = "MemoryAttention";
+pub(crate) const MEMORY: &str = "MemoryAttention";
 /// Inputs: queries, keys and values side by side, and a mask or sizes whose second is the number of
 /// rows of a sentence.
 const SELF: &str = "SelfAttention";
@@ -92,6 +92,12 @@ pub(crate) fn substitute(
     *graph = compiled;
     model.opset_import.push(OperatorSetIdProto { domain: DOMAIN.into(), version: 1 });
     Some(Substituted { model, programs, own_lengths, prefill, n_inputs })
+}
+
+/// Replaces attention to memory by one node of the operation [`MEMORY`] each.
+#[cfg(feature = "ort")]
+pub(crate) fn join_memory_attention(graph: &mut GraphProto) -> usize {
+    replace(graph, attention::of_memory)
 }
 
 /// Whether sentences may have pasts of different lengths. Programs know each length. The only value
@@ -224,7 +230,7 @@ fn replace(graph: &mut GraphProto, look: impl Fn(&Places<'_>, usize) -> Option<F
 }
 
 /// Removes nodes whose outputs are no longer read, such as computations of shapes.
-fn prune(graph: &mut GraphProto) {
+pub(crate) fn prune(graph: &mut GraphProto) {
     let mut read: BTreeSet<String> =
         graph.output.iter().map(|output| output.name.clone()).collect();
     for node in graph.node.iter().rev() {
@@ -254,7 +260,7 @@ fn own(
     }
 }
 
-fn float(name: &str, value: f32) -> AttributeProto {
+pub(crate) fn float(name: &str, value: f32) -> AttributeProto {
     AttributeProto {
         name: name.into(),
         r#type: AttributeType::Float as i32,
@@ -263,7 +269,7 @@ fn float(name: &str, value: f32) -> AttributeProto {
     }
 }
 
-fn integer(name: &str, value: i64) -> AttributeProto {
+pub(crate) fn integer(name: &str, value: i64) -> AttributeProto {
     AttributeProto {
         name: name.into(),
         r#type: AttributeType::Int as i32,
@@ -272,7 +278,7 @@ fn integer(name: &str, value: i64) -> AttributeProto {
     }
 }
 
-fn attribute<'n>(node: &'n NodeProto, name: &str) -> Option<&'n AttributeProto> {
+pub(crate) fn attribute<'n>(node: &'n NodeProto, name: &str) -> Option<&'n AttributeProto> {
     node.attribute.iter().find(|attribute| attribute.name == name)
 }
 

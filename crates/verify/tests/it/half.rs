@@ -197,7 +197,12 @@ fn what_overflows_stays_in_f32() {
 
     // As if nobody had looked.
     let programs = [model.encode().unwrap(), model.step(Attentions::Omit).unwrap()];
-    let facts = Facts { seen: &|_, _| Some(1.0), interface: &|_| None, keep: &|_, _| false };
+    let facts = Facts {
+        seen: &|_, _| Some(1.0),
+        interface: &|_| None,
+        keep: &|_, _| false,
+        computes_in_f32: false,
+    };
     let naive = half(&[&programs[0], &programs[1]], facts).unwrap();
     for mut session in everywhere(&naive.programs[0]).into_iter().take(2) {
         let ids = [("input_ids", array![[4, 5, 6, 1]]), ("attention_mask", array![[1, 1, 1, 1]])];

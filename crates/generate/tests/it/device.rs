@@ -1,0 +1,157 @@
+//! Caches in the memory of a device: they stay there, and decoding is as on the host.
+
+use crate::golden::{reference, settings, sources};
+use cognate_generate::{Decoder, Hypothesis, SentenceBatch, Settings, SharedCacheDecoder, decode};
+use cognate_model::{Attentions, Layout, Model};
+use cognate_runtime::{
+    EngineTensor, Options, Reference, Result, Runtime, Session, Source, Value, Values,
+};
+use cognate_testing::{Golden, golden};
+use ndarray::{ArrayD, Axis, IxDyn};
+use std::any::Any;
+use std::cell::Cell;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A tensor that cannot be copied to the host.
+#[derive(Clone, Debug)]
+struct Distant(ArrayD<f32>);
+
+impl EngineTensor for Distant {
+    fn shape(&self) -> &[usize] {
+        self.0.shape()
+    }
+
+    fn to_host(&self) -> Result<Value> {
+        panic!("{:?} leaves the device", self.0.shape());
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn distant(array: ArrayD<f32>) -> Value {
+    Value::Engine(Arc::new(Distant(array)))
+}
+
+fn array(value: &Value) -> Option<&ArrayD<f32>> {
+    match value {
+        Value::Engine(held) => held.as_any().downcast_ref().map(|Distant(array)| array),
+        _ => None,
+    }
+}
+
+/// What happened to caches.
+#[derive(Default)]
+struct Counts {
+    selected: Cell<usize>,
+    widened: Cell<usize>,
+    /// The largest number of sentences that had left and were still computed.
+    stayed: Cell<usize>,
+}
+
+/// A decoder whose caches are distant.
+struct OnDevice {
+    inner: Box<dyn Session>,
+    counts: Rc<Counts>,
+}
+
+impl Session for OnDevice {
+    fn engine(&self) -> &str {
+        self.inner.engine()
+    }
+
+    fn inputs(&self) -> &[String] {
+        self.inner.inputs()
+    }
+
+    fn outputs(&self) -> &[String] {
+        self.inner.outputs()
+    }
+
+    fn has_own_memory(&self) -> bool {
+        true
+    }
+
+    fn reserve(&self, _: &str, shape: &[usize]) -> Result<Option<Value>> {
+        Ok(Some(distant(ArrayD::from_elem(IxDyn(shape), f32::NAN))))
+    }
+
+    fn select(&self, value: &Value, leading: &[usize], rows: &[usize]) -> Result<Option<Value>> {
+        let Some(all) = array(value) else { return Ok(None) };
+        assert_eq!(leading, [rows.len()]);
+        self.counts.selected.set(self.counts.selected.get() + 1);
+        Ok(Some(distant(all.select(Axis(0), rows))))
+    }
+
+    fn widened(&self, cache: &Value, places: usize) -> Result<Option<Value>> {
+        let Some(old) = array(cache) else { return Ok(None) };
+        self.counts.widened.set(self.counts.widened.get() + 1);
+        let mut shape = old.shape().to_vec();
+        shape[2] = places;
+        let mut wide = ArrayD::from_elem(shape, f32::NAN);
+        wide.slice_axis_mut(Axis(2), (..old.shape()[2]).into()).assign(old);
+        Ok(Some(distant(wide)))
+    }
+
+    fn run(&mut self, inputs: &Values) -> Result<Values> {
+        if let Some(Value::I64(tokens)) = inputs.get("input_ids") {
+            let n_padding =
+                tokens.outer_iter().filter(|row| row.iter().all(|&token| token == PAD)).count();
+            self.counts.stayed.set(self.counts.stayed.get().max(n_padding));
+        }
+        let given = inputs.iter().map(|(name, value)| {
+            let value = array(value).map_or_else(|| value.clone(), |array| array.clone().into());
+            (name, value)
+        });
+        let outputs = self.inner.run(&given.collect())?;
+        let held = |(name, value): (String, Value)| match value {
+            Value::F32(array) if name.starts_with("present.") => (name, distant(array)),
+            value => (name, value),
+        };
+        Ok(outputs.into_iter().map(held).collect())
+    }
+}
+
+/// A token that no hypothesis contains.
+const PAD: i64 = 3;
+
+fn decoded(
+    decoder: &mut dyn Decoder,
+    settings: &Settings,
+    sources: &[Vec<i64>],
+) -> Vec<Hypothesis> {
+    let batch = SentenceBatch::new(sources);
+    let found = decode(decoder, &batch, settings, &mut |_| ControlFlow::Continue(()));
+    found.unwrap().into_iter().map(|mut found| found.remove(0)).collect()
+}
+
+#[test]
+fn caches_stay_on_the_device() {
+    // Its sentences have 40, 11 and 26 tokens.
+    let name = "strange/m2m100-asymmetric";
+    let model = Model::open(&golden(name)).unwrap();
+    let sources = sources(&Golden::open(name));
+    for num_beams in [1, 4] {
+        let settings = Settings { num_beams, max_new_tokens: 40, ..settings(name) };
+        let load = |program: &cognate_graph::Program| {
+            Reference::F32.load(&Source::Graph(program.clone()), &Options::default()).unwrap()
+        };
+        assert_eq!(settings.pad_token, PAD);
+        let programs = model.programs(Layout::SharedCache, Attentions::Omit).unwrap();
+        let counts = Rc::new(Counts::default());
+        let decoder = OnDevice { inner: load(&programs[1]), counts: counts.clone() };
+        let mut decoder =
+            SharedCacheDecoder::new(load(&programs[0]), Box::new(decoder), settings.pad_token)
+                .unwrap();
+        let found = decoded(&mut decoder, &settings, &sources);
+        let expected = decoded(&mut reference(name).0, &settings, &sources);
+        let tokens =
+            |all: &[Hypothesis]| all.iter().map(|one| one.tokens.clone()).collect::<Vec<_>>();
+        assert_eq!(tokens(&found), tokens(&expected), "{num_beams} beams");
+        let counts = [&counts.selected, &counts.widened, &counts.stayed].map(Cell::get);
+        assert!(counts.iter().all(|&count| count > 0), "{num_beams} beams: {counts:?}");
+    }
+}

@@ -13,9 +13,6 @@ import ctranslate2
 import torch
 from ctranslate2.converters import transformers as loaders
 from ctranslate2.converters.converter import Converter
-from optimum.exporters.onnx import main_export
-from optimum.onnxruntime import ORTQuantizer
-from optimum.onnxruntime.configuration import AutoQuantizationConfig
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
 from words import Words
@@ -34,10 +31,15 @@ class FromCheckpoint(Converter):
 
 
 def optimum(folder, out):
+    from optimum.exporters.onnx import main_export
+
     main_export(folder, output=out, task="text2text-generation-with-past", do_validation=False)
 
 
 def optimum_int8(folder, out):
+    from optimum.onnxruntime import ORTQuantizer
+    from optimum.onnxruntime.configuration import AutoQuantizationConfig
+
     optimum(folder, out)
     for name in ["encoder_model", "decoder_model", "decoder_with_past_model"]:
         quantizer = ORTQuantizer.from_pretrained(out, file_name=f"{name}.onnx")

@@ -1,6 +1,6 @@
 """An engine that answers requests, for `cargo xtask bench decode`.
 
-    python serve.py KIND FOLDER THREADS
+    python serve.py KIND FOLDER THREADS [cpu | cuda | cuda:1]
 
 A request is {"sources": [[5, 6, 0]], "beams": 4, "new_tokens": 32}, each source with its end token. The first answer is the engine.
 Each sentence gets exactly `new_tokens` tokens: the end token is forbidden until then. PyTorch and Optimum also answer
@@ -14,6 +14,7 @@ import time
 from harness import answer, requests
 
 kind, folder, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
+device = sys.argv[4] if len(sys.argv) > 4 else "cpu"
 started = time.perf_counter()
 
 
@@ -30,8 +31,8 @@ def transformers_generate(model):
         with torch.inference_mode():
             longest = max(map(len, sources))
             padding = [[model.config.pad_token_id] * (longest - len(source)) for source in sources]
-            ids = torch.tensor([source + pad for source, pad in zip(sources, padding)])
-            mask = torch.tensor([[1] * len(source) + [0] * len(pad) for source, pad in zip(sources, padding)])
+            ids = torch.tensor([source + pad for source, pad in zip(sources, padding)], device=device)
+            mask = torch.tensor([[1] * len(source) + [0] * len(pad) for source, pad in zip(sources, padding)], device=device)
             limits = {"min_new_tokens": new_tokens, "max_new_tokens": new_tokens} if new_tokens else {}
             found = model.generate(input_ids=ids, attention_mask=mask, num_beams=beams, do_sample=False, **limits)
             # Without the start token.
@@ -40,11 +41,12 @@ def transformers_generate(model):
     return call
 
 
-def pytorch():
+def pytorch(precision):
     import torch
     from transformers import AutoModelForSeq2SeqLM
 
-    return f"PyTorch {torch.__version__.split('+')[0]}", transformers_generate(AutoModelForSeq2SeqLM.from_pretrained(folder).eval())
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval().to(device, getattr(torch, precision))
+    return f"PyTorch {torch.__version__.split('+')[0]}", transformers_generate(model)
 
 
 def optimum(names):
@@ -67,7 +69,10 @@ def ctranslate2(compute_type):
     from words import Words
 
     words = Words(AutoConfig.from_pretrained(os.path.dirname(folder) + "/checkpoint"))
-    translator = ctranslate2.Translator(folder, device="cpu", inter_threads=1, intra_threads=threads, compute_type=compute_type)
+    processor, _, number = device.partition(":")
+    translator = ctranslate2.Translator(
+        folder, device=processor, device_index=int(number or 0), inter_threads=1, intra_threads=threads, compute_type=compute_type
+    )
 
     def call(sources, beams, new_tokens):
         limits = {"min_decoding_length": new_tokens, "max_decoding_length": new_tokens}
@@ -84,11 +89,13 @@ INT8 = {
     "use_merged": False,
 }
 KINDS = {
-    "pytorch": pytorch,
+    "pytorch": lambda: pytorch("float32"),
+    "pytorch-float16": lambda: pytorch("float16"),
     "optimum": lambda: optimum({}),
     "optimum-int8": lambda: optimum(INT8),
     "ctranslate2": lambda: ctranslate2("float32"),
     "ctranslate2-int8": lambda: ctranslate2("int8"),
+    "ctranslate2-float16": lambda: ctranslate2("float16"),
 }
 
 engine, call = KINDS[kind]()

@@ -6,6 +6,7 @@
 //! number of tokens. The drivers of the others are in `crates/bench/python`.
 
 pub mod chart;
+pub mod gpu;
 pub mod limits;
 pub mod report;
 pub mod shape;
@@ -24,6 +25,8 @@ use super::driver::{Answer, Driver};
 use super::machine::Machine;
 use super::rows::{is_chosen, judge};
 use super::{peers, record};
+use cognate_runtime::Device;
+use std::path::PathBuf;
 use xtask::python;
 use xtask::workspace::{Cognate, Workspace};
 
@@ -51,8 +54,8 @@ pub struct Options {
     /// Number of measurements of each call, in turn; a third of it for rows without a floor
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
-    /// Numbers of sentences of a call, separated by commas
-    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 8, 32])]
+    /// Numbers of sentences of a call, separated by commas [default: 1,8,32; on a GPU also 128,512]
+    #[arg(long, value_name = "N", value_delimiter = ',')]
     pub batch: Vec<usize>,
     /// Numbers of hypotheses of a sentence, separated by commas; 1 is greedy
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 4])]
@@ -60,9 +63,17 @@ pub struct Options {
     /// Numbers of threads of each program, separated by commas
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2])]
     pub threads: Vec<usize>,
-    /// Programs to run, separated by commas
+    /// Programs to run, separated by commas; on a GPU pytorch-f16, ct2-f16, cognate-f16,
+    /// cognate-f32 and cognate-portable-f16
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = ways::names())]
     pub only: Vec<String>,
+    /// Device of the programs: cpu, or an NVIDIA GPU, such as cuda, in half precision
+    #[arg(long, default_value_t)]
+    pub device: Device,
+    /// With --device cuda: a Python with PyTorch, transformers and CTranslate2, instead of
+    /// installing them
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
     /// Shapes to run, separated by commas
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = SHAPES.map(|shape| shape.name))]
     pub shape: Vec<String>,
@@ -76,12 +87,26 @@ pub struct Options {
     pub cognate: Cognate,
 }
 
+impl Options {
+    fn batches(&self) -> Vec<usize> {
+        match self.batch.as_slice() {
+            [] if self.device.is_gpu() => vec![1, 8, 32, 128, 512],
+            [] => vec![1, 8, 32],
+            chosen => chosen.to_vec(),
+        }
+    }
+}
+
 /// Runs the command.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     ensure!(
         !options.batch.contains(&0) && !options.beams.contains(&0) && !options.threads.contains(&0),
         "expected numbers from 1 on"
     );
+    if options.device.is_gpu() {
+        return gpu::run(workspace, options, options.device);
+    }
+    ensure!(options.python.is_none(), "--python: expected --device cuda with it, found cpu");
     let chosen = SHAPES.iter().filter(|shape| is_chosen(&options.shape, shape.name));
     let shapes: Vec<_> = chosen.filter(|shape| !calls(shape, options).is_empty()).collect();
     ensure!(
@@ -141,10 +166,9 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 const MOST_LONG: usize = 8;
 
 fn calls(shape: &Shape, options: &Options) -> Vec<Column> {
-    let calls = options
-        .beams
-        .iter()
-        .flat_map(|&beams| options.batch.iter().map(move |&batch| Column { batch, beams }));
+    let batches = options.batches();
+    let beams = options.beams.iter();
+    let calls = beams.flat_map(|&beams| batches.iter().map(move |&batch| Column { batch, beams }));
     calls.filter(|call| !shape.is_long() || call.batch <= MOST_LONG).collect()
 }
 

@@ -9,6 +9,7 @@ use Weights::{Bf16, F32, Int4, Int8};
 use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 
+use super::gpu::GPU_WAYS;
 use crate::peers::reason;
 use crate::processors;
 use xtask::workspace::capture;
@@ -210,7 +211,8 @@ pub const WAYS: &[Way] = &[
 
 /// The names, for the command line.
 pub fn names() -> PossibleValuesParser {
-    PossibleValuesParser::new(WAYS.iter().map(|way| way.name))
+    let on_gpu = GPU_WAYS.iter().map(|way| way.name);
+    PossibleValuesParser::new(WAYS.iter().map(|way| way.name).chain(on_gpu))
 }
 
 /// The programs, and the models of one shape.

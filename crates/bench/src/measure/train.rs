@@ -40,6 +40,9 @@ pub struct Train {
     /// Inference engine: auto, tract or ort
     #[arg(long, default_value = "auto")]
     pub engine: Engine,
+    /// Device of the engine: cpu, cuda or cuda:NUMBER
+    #[arg(long, default_value_t)]
+    pub device: Device,
     /// First write config.json and batches.jsonl into this folder
     #[arg(long, value_name = "DIR", requires = "batches")]
     pub write: Option<PathBuf>,
@@ -63,12 +66,12 @@ pub fn run(options: &Train, out: &mut dyn Write) -> Result<()> {
     // Requests end the run; its log has the time in the engine.
     (config.schedule.max_updates, config.schedule.validate_every, config.schedule.log_every) =
         (Some(u64::MAX), u64::MAX, 1);
-    let runtime = options.engine.open(Device::Cpu)?;
+    let runtime = options.engine.open(options.device)?;
     let mut trainer = Trainer::new(
         config.clone(),
         &options.out,
         Beginning::Fresh,
-        Machine::alone(&*runtime, Device::Cpu),
+        Machine::alone(&*runtime, options.device),
     )?;
     if let (Some(folder), Some(count)) = (&options.write, options.batches) {
         write(folder, &config, &trainer, count)?;

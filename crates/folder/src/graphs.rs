@@ -52,6 +52,13 @@ pub fn require_layout(folder: &Path) -> Result<Layout> {
 /// # Errors
 /// If the engine can run none of them on the device.
 pub fn find_graphs(folder: &Path, engine: Engine, device: Device) -> Result<ExportedGraphs> {
+    let precision = Manifest::precision_of(folder)?;
+    if device.is_gpu() && precision.is_quantised() {
+        let message = format!(
+            "was exported in {precision}, which is for the CPU, found --device {device}; export it in f16"
+        );
+        return Err(Error::new(ErrorKind::Engine, folder.display(), message));
+    }
     let Some(place) = optimum(folder) else {
         let layout = find_layout(folder).unwrap_or_default();
         if layout == Layout::SharedCache {

@@ -543,17 +543,20 @@ pub(crate) fn model_graphs(
     runtime: &dyn Runtime,
     options: &Options,
 ) -> Result<Graphs> {
-    // Programs of kernels compute the layout with shared caches, which is the fastest on the
-    // processor; they return no weights of the decoder's self-attention, and do not have all its
-    // choices.
-    let has_decoder = model.config().require_decoder().is_ok();
-    let has_form = attentions != Attentions::All
-        && has_decoder
-        && model.config().require_shared_caches().is_ok();
-    if has_form && !options.device.is_gpu() && runtime.engine() != Engine::Reference {
+    // The layout with shared caches is the fastest: programs of kernels compute it on the processor,
+    // and on a GPU its caches stay there. It returns no weights of the decoder's self-attention, and
+    // does not have all its choices.
+    let is_gpu = options.device.is_gpu();
+    let fits = match is_gpu {
+        false => model.config().require_decoder().is_ok(),
+        true => model.config().require_both().is_ok(),
+    };
+    let has_form =
+        fits && attentions != Attentions::All && model.config().require_shared_caches().is_ok();
+    if has_form && runtime.engine() != Engine::Reference {
         match runtime.read_graphs(&f32_programs(model, Layout::SharedCache, attentions)?, options) {
-            // tract runs this layout only where programs compute it.
-            Err(_) if runtime.engine() == Engine::Tract => {}
+            // tract runs this layout only where programs compute it, a GPU only some sizes of heads.
+            Err(_) if is_gpu || runtime.engine() == Engine::Tract => {}
             graphs => return Ok((Layout::SharedCache, graphs?)),
         }
     }

@@ -49,7 +49,7 @@ fn the_form_in_half_precision_is_for_gpus() {
     let data = ["--force", "--data", &format!("{valid}.en"), &format!("{valid}.de")];
     assert_snapshot!(refused(&[&export[..], &data].concat()), @"cognate: error: --data: target ort in f16 is for a GPU, on which nothing is compared; leave it out");
     let in_integers = exported(&folder, "int8", &["--target", "ort", "--precision", "int8"]);
-    assert_snapshot!(refused(&["translate", "--model", &in_integers, "--engine", "ort", "--device", "cuda", "a"]), @"cognate: error: DIR/int8: was exported with --target ort for the CPU only, found --device cuda; export it without --target ort, or an encoder-decoder model in f32 or f16");
+    assert_snapshot!(refused(&["translate", "--model", &in_integers, "--engine", "ort", "--device", "cuda", "a"]), @"cognate: error: DIR/int8: was exported in int8, which is for the CPU, found --device cuda; export it in f16");
 }
 
 /// Greedy and with beams; sentences of different lengths leave one after the other.

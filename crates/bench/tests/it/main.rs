@@ -6,6 +6,7 @@ mod checkpoint;
 mod copy_task;
 mod decode;
 mod decode_chart;
+mod decode_gpu;
 mod decode_limits;
 mod decode_report;
 mod decode_shape;

@@ -223,6 +223,15 @@ pub(super) fn run_in_place(
             written.push((input, output, caches.on_device(shared, input, value)?));
         }
     }
+    // Others that come from the host, such as the states of several windows of audio, are copied at
+    // the first step only.
+    let is_distant =
+        |(name, value): (&str, &Value)| matches!(value, Value::F32(_)).then(|| name.to_owned());
+    for name in state.iter().filter_map(is_distant).collect::<Vec<_>>() {
+        if let Some(value) = state.remove(&name) {
+            state.insert(&name, caches.on_device(shared, &name, value)?);
+        }
+    }
     let outputs = run_over(shared, caches, state, &written);
     written.into_iter().for_each(|(input, _, value)| state.insert(input, value));
     outputs

@@ -12,8 +12,7 @@ use tempfile::TempDir;
 
 /// The decoder with shared caches of a checkpoint in `testdata`, and its file.
 fn decoder(checkpoint: &str) -> (TempDir, PathBuf, ModelProto) {
-    let checkpoint = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(checkpoint);
-    let model = Model::open(&checkpoint).expect("a checkpoint");
+    let model = Model::open(&cognate_testing::testdata(checkpoint)).expect("a checkpoint");
     let programs = model.programs(Layout::SharedCache, Attentions::Omit).expect("programs");
     let program = fuse(&programs[1]).expect("a fused program");
     let folder = tempfile::tempdir().expect("a temporary folder");

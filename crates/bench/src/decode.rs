@@ -103,6 +103,10 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         !options.batch.contains(&0) && !options.beams.contains(&0) && !options.threads.contains(&0),
         "expected numbers from 1 on"
     );
+    let names = ways::names_on(options.device);
+    if let Some(other) = options.only.iter().find(|name| !names.contains(&name.as_str())) {
+        bail!("--only: expected some of {} on {}, found {other}", names.join(", "), options.device);
+    }
     if options.device.is_gpu() {
         return gpu::run(workspace, options, options.device);
     }

@@ -52,12 +52,8 @@ pub fn require_layout(folder: &Path) -> Result<Layout> {
 /// # Errors
 /// If the engine can run none of them on the device.
 pub fn find_graphs(folder: &Path, engine: Engine, device: Device) -> Result<ExportedGraphs> {
-    let precision = Manifest::precision_of(folder)?;
-    if device.is_gpu() && precision.is_quantised() {
-        let message = format!(
-            "was exported in {precision}, which is for the CPU, found --device {device}; export it in f16"
-        );
-        return Err(Error::new(ErrorKind::Engine, folder.display(), message));
+    if device.is_gpu() {
+        require_floats(folder, device)?;
     }
     let Some(place) = optimum(folder) else {
         let layout = find_layout(folder).unwrap_or_default();
@@ -104,17 +100,29 @@ pub fn search_graph(file: &Path, engine: Engine) -> Result<ExportedGraphs> {
     Ok(ExportedGraphs { layout: Layout::Generate, files: vec![file.into()] })
 }
 
+/// Fails if an export is in integers, whose products are slower on a GPU than those of f16.
+fn require_floats(folder: &Path, device: Device) -> Result<()> {
+    let precision = Manifest::precision_of(folder)?;
+    if !precision.is_quantised() {
+        return Ok(());
+    }
+    let message = format!(
+        "was exported in {precision}, which is for the CPU, found --device {device}; export it in f16"
+    );
+    Err(Error::new(ErrorKind::Engine, folder.display(), message))
+}
+
 /// Fails if the device has no operators for an export with `--target ort`: the CPU none in half
 /// precision, a GPU none for other than encoder-decoder models, in single or half precision.
 fn require_shared_caches(folder: &Path, device: Device) -> Result<()> {
-    let needs_gpu = Manifest::read(folder)?.is_some_and(|manifest| manifest.needs_gpu());
-    let is_float = needs_gpu || Manifest::precision_of(folder)? == Precision::F32;
-    let is_pair = graph_files(folder, Layout::SharedCache).len() == 2;
+    let precision = Manifest::precision_of(folder)?;
+    let runs_on_gpu = graph_files(folder, Layout::SharedCache).len() == 2
+        && matches!(precision, Precision::F32 | Precision::F16);
     let message = match device.is_gpu() {
-        false if needs_gpu => {
+        false if precision == Precision::F16 => {
             "was exported with --target ort --precision f16, for a GPU only, found --device cpu; pass --device cuda, or export it in f32"
         }
-        true if !(is_pair && is_float) => {
+        true if !runs_on_gpu => {
             "was exported with --target ort for the CPU only, found --device cuda; export it without --target ort, or an encoder-decoder model in f32 or f16"
         }
         _ => return Ok(()),

@@ -27,6 +27,8 @@ pub(crate) use constants::Constants;
 pub(crate) use operation::{
     Among, Counted, MaskOf, Operation, PositionsFrom, PositionsOf, Scores, TableOf,
 };
+#[cfg(feature = "ort")]
+pub(crate) use output_layer::{LOGITS, LOGITS_SCALE};
 pub(crate) use places::{Places, other};
 pub(crate) use registered::{Kernel, Registered};
 pub(crate) use sizes::Size;

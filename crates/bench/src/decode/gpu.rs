@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use fs_err as fs;
 use serde_json::json;
 
@@ -83,6 +83,13 @@ pub struct GpuBlock {
 
 /// Runs the command.
 pub fn run(workspace: &Workspace, options: &Options, device: Device) -> Result<()> {
+    let is_wanted = |shape: &&Shape| !shape.is_long() && is_chosen(&options.shape, shape.name);
+    let shapes: Vec<_> = SHAPES.iter().filter(is_wanted).collect();
+    ensure!(
+        !shapes.is_empty(),
+        "--shape: expected short texts on a GPU, found {:?}",
+        options.shape
+    );
     let gpu = gpu()?;
     let library = match std::env::var_os("ORT_DYLIB_PATH") {
         Some(library) => library.into(),
@@ -104,9 +111,7 @@ pub fn run(workspace: &Workspace, options: &Options, device: Device) -> Result<(
         device,
     };
     let mut blocks = Vec::new();
-    for shape in
-        SHAPES.iter().filter(|shape| !shape.is_long() && is_chosen(&options.shape, shape.name))
-    {
+    for shape in shapes {
         let folder = home.join(shape.model);
         fs::create_dir_all(&folder)?;
         peers::make(workspace, &place.python, shape.model, &folder.join("checkpoint"))?;

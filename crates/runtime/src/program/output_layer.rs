@@ -19,9 +19,9 @@ use std::ops::Range;
 use std::sync::{OnceLock, PoisonError};
 
 /// The output whose columns are tokens.
-pub(super) const LOGITS: &str = "logits";
+pub(crate) const LOGITS: &str = "logits";
 /// The output with the factors of logits, if there is one.
-pub(super) const LOGITS_SCALE: &str = "logits_scale";
+pub(crate) const LOGITS_SCALE: &str = "logits_scale";
 
 /// The output layer; numbers are those of buffers and of inputs.
 pub(super) struct OutputLayer {

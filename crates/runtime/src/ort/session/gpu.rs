@@ -9,6 +9,7 @@ mod form;
 mod rows;
 
 use super::{OrtTensor, Shared, brought, one_line, sizes};
+use crate::program::LOGITS;
 use crate::signature::{self, Element, Given, Signature};
 use crate::{BEST, Device, Error, ErrorKind, Result, Value, Values};
 use ::ort::AsPointer;
@@ -25,8 +26,6 @@ use std::ptr;
 use std::sync::Arc;
 
 pub(super) use form::{Form, of as form_of};
-
-const LOGITS: &str = "logits";
 
 /// The caches of a decoder in a GPU's memory.
 pub(super) struct Caches {

@@ -5,7 +5,7 @@ mod normalise;
 mod source;
 
 use crate::in_memory::SHARED_CACHE;
-use crate::program::{Places, integer, prune};
+use crate::program::{LOGITS, LOGITS_SCALE, Places, integer, prune};
 use cognate_export::proto::{
     AttributeProto, DataType, DimensionProto, GraphProto, ModelProto, NodeProto, TensorShapeProto,
     TensorTypeProto, TypeProto, ValueInfoProto,
@@ -22,8 +22,6 @@ pub(super) const ALWAYS: &str = "best.always";
 pub(super) const SCORES: &str = "best.scores";
 pub(super) const TOKENS: &str = "best.tokens";
 pub(super) const ALWAYS_SCORES: &str = "best.always_scores";
-
-const LOGITS: &str = "logits";
 
 /// Sizes of heads that the operator supports on a GPU.
 const HEAD_SIZES: [i64; 3] = [32, 64, 128];
@@ -140,9 +138,9 @@ pub(super) fn standard(
 }
 
 /// Adds the outputs with the best tokens, if the logits have one row per hypothesis and no factors;
-/// returns their number.
+/// returns the size of the vocabulary.
 fn find_best(graph: &mut GraphProto) -> Option<usize> {
-    let has_scale = graph.output.iter().any(|output| output.name == "logits_scale");
+    let has_scale = graph.output.iter().any(|output| output.name == LOGITS_SCALE);
     let logits = graph.output.iter().find(|output| output.name == LOGITS)?;
     let dims = &logits.r#type.as_ref()?.tensor_type.as_ref()?.shape.as_ref()?.dim;
     let [_, DimensionProto { dim_value: Some(vocab), .. }] = dims.as_slice() else { return None };

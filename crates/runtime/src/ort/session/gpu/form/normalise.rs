@@ -11,7 +11,7 @@ pub(super) fn add_before_normalisations(graph: &mut GraphProto) {
     let mut made = Vec::new();
     for (index, node) in graph.node.iter().enumerate() {
         let Some(found) =
-            places.node(index, "LayerNormalization").and_then(|_| residual(&places, node))
+            places.node(index, "LayerNormalization").and_then(|_| residual(&places, index))
         else {
             continue;
         };
@@ -51,8 +51,9 @@ struct Residual {
     replaced: Vec<usize>,
 }
 
-fn residual(places: &Places<'_>, node: &NodeProto) -> Option<Residual> {
-    let [sum, _, _] = node.input.as_slice() else { return None };
+/// The sum that the normalisation at `index` reads.
+fn residual(places: &Places<'_>, index: usize) -> Option<Residual> {
+    let [sum, _, _] = places.graph.node[index].input.as_slice() else { return None };
     let (at, add) = places.giver(sum, "Add")?;
     let [rows, skipped] = add.input.as_slice() else { return None };
     let shape = places.shape(rows).filter(|shape| shape.len() == 2)?;
@@ -60,11 +61,7 @@ fn residual(places: &Places<'_>, node: &NodeProto) -> Option<Residual> {
         return None;
     }
     // Another reader must not come before the normalisation, which computes the sum then.
-    let is_first = places.readers(sum).iter().all(|&reader| {
-        places.graph.node[reader].output == node.output
-            || reader > places.source(&node.output[0]).unwrap_or(0)
-    });
-    if !is_first {
+    if places.readers(sum).iter().any(|&reader| reader < index) {
         return None;
     }
     let biased = |tensor: &String| {

@@ -1,8 +1,9 @@
 //! Parameters as inputs, for weights that are trained.
 
-use cognate_graph::{Builder, Error, Graph, Op, Tensor};
+use cognate_graph::{Builder, DType, Error, Graph, Op, Tensor};
 
-/// The graph with the parameters for which `is_given` is true as inputs of the same name.
+/// The graph with the parameters for which `is_given` is true as inputs of the same name. Those in
+/// half precision are inputs in f32, which are cast.
 ///
 /// # Errors
 /// Never for a graph that [`Builder::finish`](cognate_graph::Builder::finish) returned.
@@ -15,7 +16,10 @@ pub fn feed(graph: &Graph, is_given: impl Fn(&str) -> bool) -> Result<Graph, Err
     }
     for (_, node) in graph.iter() {
         let value = if node.op == Op::Parameter && is_given(&node.name) {
-            builder.input(&node.name, node.ty.dtype, node.ty.shape.clone())
+            let is_half = node.ty.dtype == DType::F16;
+            let dtype = if is_half { DType::F32 } else { node.ty.dtype };
+            let input = builder.input(&node.name, dtype, node.ty.shape.clone());
+            if is_half { input.cast(DType::F16) } else { input }
         } else {
             builder.copy(node, |input| values[input.index()])
         };

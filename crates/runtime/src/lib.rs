@@ -40,6 +40,7 @@ pub use tract::Tract;
 pub use value::{EngineTensor, Value, Values};
 
 use cognate_graph::Program;
+use ndarray::ArrayD;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -237,6 +238,26 @@ pub trait Session {
         Ok(None)
     }
 
+    /// The arrays in one block of the memory of the session's device; `None` if the engine has no
+    /// such memory.
+    ///
+    /// # Errors
+    /// If the device has too little memory.
+    fn reserve_together(&self, _arrays: &[ArrayD<f32>]) -> Result<Option<Together>> {
+        Ok(None)
+    }
+
+    /// As [`Session::run`], but the outputs that `over` names are written to its values, which are
+    /// of [`Session::reserve_together`], and not returned. An input can be overwritten if the graph
+    /// allows it.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; also if a value of `over` is another, or the engine has none.
+    fn run_over(&mut self, _inputs: &Values, _over: &Values) -> Result<Values> {
+        let message = "expected an engine that reserves memory together";
+        Err(Error::new(ErrorKind::Run, self.engine(), message))
+    }
+
     /// The given rows of a value, whose first axes count rows, with the sizes `leading` of these
     /// axes; `None` if it is not in the memory of the session's device.
     ///
@@ -270,6 +291,16 @@ pub trait Session {
     fn run_in_place(&mut self, state: &mut Values, pairs: &[(String, String)]) -> Result<Values> {
         run_and_exchange(self, state, pairs)
     }
+}
+
+/// Tensors in one block of a device's memory. What is written to a part is seen in the whole, and
+/// the other way round.
+#[derive(Debug)]
+pub struct Together {
+    /// All elements `[n]`; between the parts are zeros.
+    pub whole: Value,
+    /// A tensor for each array, with its shape.
+    pub parts: Vec<Value>,
 }
 
 /// Implements [`Session::run_in_place`] by [`Session::run`].

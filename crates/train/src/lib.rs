@@ -34,7 +34,7 @@ pub use batches::{
 };
 pub use corpus::{Cleaning, Corpus, Dropped, Files, Pair, Place};
 pub use error::{Error, ErrorKind, Result};
-pub use gradients::gradients;
+pub use gradients::{LOSS_SCALE, gradients, gradients_in_half};
 pub use grid::{GridAxis, GridRun, grid};
 pub use left_out::LeftOut;
 pub use optimiser::{Optimiser, Rule, UpdateNames};

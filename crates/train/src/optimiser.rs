@@ -134,6 +134,18 @@ impl Optimiser {
     /// # Errors
     /// If two weights have the same path.
     pub fn update(&self, learned: &[(&str, Shape)]) -> Result<Graph, Error> {
+        self.graph(learned, false)
+    }
+
+    /// As [`Optimiser::update`], but nothing changes if the norm of the gradients is not finite.
+    ///
+    /// # Errors
+    /// As of [`Optimiser::update`].
+    pub fn update_if_finite(&self, learned: &[(&str, Shape)]) -> Result<Graph, Error> {
+        self.graph(learned, true)
+    }
+
+    fn graph(&self, learned: &[(&str, Shape)], if_finite: bool) -> Result<Graph, Error> {
         let builder = Builder::new("update");
         let number = |name: &str| builder.input(name, DType::F32, Shape::default());
         let (rate, scale) =
@@ -150,23 +162,32 @@ impl Optimiser {
         let squares: Vec<_> = gradients.iter().map(|&gradient| gradient * gradient).collect();
         let norm = norm(&builder, &squares) * scale;
         builder.output(UpdateNames::GRADIENT_NORM, norm);
+        // Also false if the norm is NaN.
+        let is_finite = if_finite.then(|| norm.less_or_equal(builder.scalar(f32::MAX)));
         let factor = self.clip_norm.map_or(scale, |limit| scale * shortening(norm, limit));
         let step = Step::of(self, &builder, step, rate, factor);
         for (((path, shape), gradient), square) in learned.iter().zip(gradients).zip(squares) {
             let _scope = builder.root().at(path).enter();
             let input = |name: &str| builder.input(name, DType::F32, shape.clone());
-            let next = |name: &str, value| builder.output(&UpdateNames::next(name), value);
+            let next = |name: &str, before: Tensor<'_>, value: Tensor<'_>| {
+                let value = is_finite.map_or(value, |is_finite| is_finite.select(value, before));
+                builder.output(&UpdateNames::next(name), value);
+            };
             let names = self.state(path, shape);
             let moments: Vec<_> =
                 names.iter().filter(|name| **name != UpdateNames::average(path)).collect();
             let before: Vec<_> = moments.iter().map(|name| input(name)).collect();
+            let current = input(path);
             let (weight, after) =
-                step.apply(self.rule_of(path, shape), input(path), &before, [gradient, square]);
-            next(path, weight);
-            moments.into_iter().zip(after).for_each(|(name, moment)| next(name, moment));
+                step.apply(self.rule_of(path, shape), current, &before, [gradient, square]);
+            next(path, current, weight);
+            for ((name, before), moment) in moments.into_iter().zip(before).zip(after) {
+                next(name, before, moment);
+            }
             if let Some(stays) = self.average {
                 let name = UpdateNames::average(path);
-                next(&name, input(&name) * stays as f32 + weight * (1.0 - stays) as f32);
+                let average = input(&name);
+                next(&name, average, average * stays as f32 + weight * (1.0 - stays) as f32);
             }
         }
         builder.finish()

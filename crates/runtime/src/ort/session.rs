@@ -9,6 +9,7 @@
 
 mod gpu;
 mod in_place;
+mod together;
 
 use crate::huge_pages::{self, HugePages};
 use crate::ort::Ort;
@@ -17,7 +18,7 @@ use crate::program::{Substituted, substitute};
 use crate::signature::{self, Element, Given, Input, Signature};
 use crate::{
     BEST, Device, EngineTensor, Error, ErrorKind, Loaded, Options, Result, SHORTLIST, Session,
-    Value, Values, run_and_exchange,
+    Together, Value, Values, run_and_exchange,
 };
 use ::ort::ep::CUDA;
 use ::ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
@@ -467,6 +468,14 @@ impl Session for OrtSession {
         }
     }
 
+    fn reserve_together(&self, arrays: &[ArrayD<f32>]) -> Result<Option<Together>> {
+        together::together(self.shared.device, arrays).map(Some)
+    }
+
+    fn run_over(&mut self, inputs: &Values, over: &Values) -> Result<Values> {
+        together::run_over(&self.shared, inputs, over)
+    }
+
     fn has_own_memory(&self) -> bool {
         self.shared.caches.is_some()
     }
@@ -602,6 +611,17 @@ struct OrtTensor {
     /// The shape with the rows that are kept, possibly fewer than the tensor's.
     shape: Vec<usize>,
     order: Order,
+    sharing: Sharing,
+}
+
+/// Who else has a tensor's memory.
+#[derive(Debug)]
+enum Sharing {
+    Alone,
+    /// The tensor is a part of a block.
+    Part(#[expect(dead_code, reason = "keeps the block")] Arc<OrtTensor>),
+    /// The tensor is a block with parts.
+    Whole,
 }
 
 impl From<OrtTensor> for Value {
@@ -613,7 +633,7 @@ impl From<OrtTensor> for Value {
 impl OrtTensor {
     fn new(tensor: DynTensor) -> Self {
         let shape = sizes(tensor.shape());
-        Self { tensor, shape, order: Order::Declared }
+        Self { tensor, shape, order: Order::Declared, sharing: Sharing::Alone }
     }
 
     fn with_order(self, order: Order) -> Self {
@@ -662,7 +682,7 @@ impl EngineTensor for OrtTensor {
     }
 
     fn as_f32_mut(&mut self) -> Option<ArrayViewMutD<'_, f32>> {
-        if self.is_on_device() {
+        if self.is_on_device() || !matches!(self.sharing, Sharing::Alone) {
             return None;
         }
         let mut all = self.tensor.try_extract_array_mut::<f32>().ok()?;

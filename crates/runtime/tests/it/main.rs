@@ -4,4 +4,5 @@ mod cuda;
 mod example;
 mod library;
 mod running;
+mod together;
 mod wrong;

@@ -254,7 +254,7 @@ section! {
         /// Decay rate of a moving average of the weights, from 0 to less than 1. Validation and
         /// published models use the average.
         ema_decay: Option<f64> = None,
-        /// Number type of the forward and backward passes; 16 bits require a GPU.
+        /// Number type of the forward and backward passes; `f16` requires a GPU.
         precision: Precision = Precision::F32,
     }
 }

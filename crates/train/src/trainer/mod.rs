@@ -4,6 +4,7 @@
 //! updates. A resumed run therefore gives bit for bit the losses of an uninterrupted one, with the
 //! same build, engine and number of threads.
 
+mod block;
 mod checkpoint;
 mod events;
 mod log;
@@ -28,7 +29,7 @@ use cognate_runtime::Options;
 use cognate_text::Tokenizer;
 
 use crate::batches::{BatchSettings, Batches, TrainingBatch};
-use crate::config::TrainingConfig;
+use crate::config::{Precision, TrainingConfig};
 use crate::corpus::Corpus;
 use crate::error::{Cause, Result};
 use crate::ranks::{agree, leads};
@@ -39,7 +40,7 @@ use log::Log;
 pub use log::{LogLine, Stretch, Validation, read_log};
 use model::Start;
 use recipes::{dropout_seed, loss, optimiser};
-use step::{Recipes, Step, Sums};
+use step::{Recipes, Step, Sums, Updated};
 use tuning::Learned;
 use validate::ValidationSet;
 use validations::tell;
@@ -77,7 +78,7 @@ impl<'r> Trainer<'r> {
     ) -> Result<Self> {
         config.make_paths_absolute();
         config.check()?;
-        model::refuse_unbuilt(&config)?;
+        model::refuse_unbuilt(&config, &machine)?;
         let resumed = match beginning {
             Beginning::Fresh if leads(machine.ranks) => Output::check_vacant(out).map(|()| None)?,
             Beginning::Fresh => None,
@@ -138,6 +139,8 @@ impl<'r> Trainer<'r> {
             learned: Learned::new(&config, &start.model)?,
             loss: loss(&config),
             optimiser: optimiser(&config),
+            in_blocks: model::fits_in_blocks(&config, &machine),
+            in_half: config.optimiser.precision == Precision::F16,
         };
         let mut step = Step::new(&recipes, machine.runtime, &options, machine.ranks)?;
         let fresh = Run::new(told, corpus.fingerprint());
@@ -303,13 +306,13 @@ impl<'r> Trainer<'r> {
             last = Some(batch);
         }
         let batch = last.expect("accumulation is at least 1");
-        let norm = self.step.update(rate::rate(
+        let Updated { norm, is_skipped } = self.step.update(rate::rate(
             &self.config,
             self.start.model.config().d_model,
             update,
         ))?;
         self.run.update = update;
-        if !norm.is_finite() {
+        if !norm.is_finite() && !is_skipped {
             return Err(self.diverged("the norm of the gradients", norm, &batch));
         }
         self.run.position = batch.next_position();

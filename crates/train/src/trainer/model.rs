@@ -10,8 +10,9 @@ use cognate_model::{
 use cognate_pipeline::{TargetNaming, decode_into, open_tokenizer};
 use cognate_text::Tokenizer;
 
+use super::Machine;
 use crate::batches::{Framing, IGNORED};
-use crate::config::{Precision, TrainingConfig};
+use crate::config::{OptimiserAlgorithm, Precision, TrainingConfig};
 use crate::corpus::Corpus;
 use crate::error::{Cause, Result};
 use crate::ranks::{Ranks, leads};
@@ -34,16 +35,25 @@ pub(super) struct Start {
 }
 
 /// Rejects unsupported settings before the text is read.
-pub(super) fn refuse_unbuilt(config: &TrainingConfig) -> Result<()> {
-    let name = match config.optimiser.precision {
+pub(super) fn refuse_unbuilt(config: &TrainingConfig, machine: &Machine<'_>) -> Result<()> {
+    let why = match config.optimiser.precision {
         Precision::F32 => return Ok(()),
-        Precision::F16 => "f16",
-        Precision::Bf16 => "bf16",
+        Precision::F16 if fits_in_blocks(config, machine) => return Ok(()),
+        Precision::F16 if !machine.device.is_gpu() => {
+            "f16, which is slower on a processor; expected f32, or --device cuda"
+        }
+        Precision::F16 => "f16; expected it with adam, adamw or lion in one process, or f32",
+        Precision::Bf16 => "bf16, which cannot be trained yet; expected f32, or f16 on a GPU",
     };
-    Err(Cause::Config(format!(
-        "optimiser.precision is {name}, which cannot be trained yet; expected f32"
-    ))
-    .into())
+    Err(Cause::Config(format!("optimiser.precision is {why}")).into())
+}
+
+/// Whether the state can be in blocks of the device's memory. Muon updates matrices, not elements,
+/// and several processes sum their gradients on the host.
+pub(super) fn fits_in_blocks(config: &TrainingConfig, machine: &Machine<'_>) -> bool {
+    machine.device.is_gpu()
+        && machine.ranks.size() == 1
+        && config.optimiser.algorithm != OptimiserAlgorithm::Muon
 }
 
 impl Start {

@@ -16,10 +16,11 @@ use ndarray::{ArrayD, Dimension, IxDyn, arr0};
 
 use crate::batches::{Arrays, TrainingBatch, shard};
 use crate::error::{Cause, Result};
-use crate::gradients::gradients;
+use crate::gradients::{LOSS_SCALE, gradients, gradients_in_half};
 use crate::optimiser::{Optimiser, UpdateNames};
 use crate::ranks::Ranks;
 
+use super::block::{Block, Scale};
 use super::tuning::Learned;
 
 /// Sums over labels.
@@ -44,7 +45,7 @@ impl std::ops::AddAssign for Sums {
 pub(super) struct Step<'r> {
     ranks: &'r dyn Ranks,
     gradients: Box<dyn Session>,
-    update: Box<dyn Session>,
+    update: Update,
     loss: Box<dyn Session>,
     model: Model,
     learned: Learned,
@@ -53,12 +54,20 @@ pub(super) struct Step<'r> {
     weights: Values,
     /// Moments and averages.
     rest: Values,
-    /// Sums of gradients since the last update.
-    sums: Values,
     sum: Sums,
     updates: u64,
     /// Time spent in the engine.
     computed: Duration,
+}
+
+/// How weights are updated.
+enum Update {
+    /// Each by itself, from the sums of its gradients since the last update.
+    Single {
+        session: Box<dyn Session>,
+        sums: Values,
+    },
+    Together(Box<Block>),
 }
 
 /// The definition of a step.
@@ -67,6 +76,19 @@ pub(super) struct Recipes<'a> {
     pub(super) learned: Learned,
     pub(super) loss: Loss,
     pub(super) optimiser: Optimiser,
+    /// Whether the state is in blocks of the device's memory.
+    pub(super) in_blocks: bool,
+    /// Whether layers compute in f16; requires `in_blocks`.
+    pub(super) in_half: bool,
+}
+
+/// The result of an update.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Updated {
+    /// The norm of the gradient.
+    pub(super) norm: f64,
+    /// Whether nothing was changed, because gradients in half precision have overflowed.
+    pub(super) is_skipped: bool,
 }
 
 impl<'r> Step<'r> {
@@ -77,7 +99,7 @@ impl<'r> Step<'r> {
         options: &Options,
         ranks: &'r dyn Ranks,
     ) -> Result<Self> {
-        let Recipes { model, learned: chosen, loss, optimiser } = recipes;
+        let Recipes { model, learned: chosen, loss, optimiser, in_blocks, in_half } = recipes;
         let learned: Vec<&str> = chosen.paths.iter().map(String::as_str).collect();
         let with_dropout = chosen.adapt(model.loss(loss)?)?;
         let recipe = |path: &str| {
@@ -85,7 +107,10 @@ impl<'r> Step<'r> {
         };
         let shapes: Vec<(&str, Shape)> =
             learned.iter().map(|path| (*path, Shape::from(recipe(path).shape()))).collect();
-        let gradient_program = gradients(&with_dropout, &learned)?;
+        let gradient_program = match in_half {
+            true => gradients_in_half(&with_dropout, &learned)?,
+            false => gradients(&with_dropout, &learned)?,
+        };
         let plain = chosen.adapt(
             model.loss(&Loss { label_smoothing: loss.label_smoothing, ..Loss::default() })?,
         )?;
@@ -93,34 +118,14 @@ impl<'r> Step<'r> {
             feed(&fold(plain.graph())?, |path| learned.contains(&path))?,
             plain.weights().clone(),
         )?;
-        let update = Program::new(optimiser.update(&shapes)?, Weights::default())?;
-        let mut graphs = runtime
-            .read_graphs(&[gradient_program, update, plain], options)?
-            .into_iter()
-            .map(Loaded::session);
-        let mut session = || graphs.next().expect("a graph for each program");
-        let mut step = Self {
-            ranks,
-            gradients: session(),
-            update: session(),
-            loss: session(),
-            model: (*model).clone(),
-            learned: chosen.clone(),
-            has_averages: optimiser.average.is_some(),
-            weights: Values::new(),
-            rest: Values::new(),
-            sums: Values::new(),
-            sum: Sums::default(),
-            updates: 0,
-            computed: Duration::ZERO,
-        };
+        let (mut weights, mut rest) = (Values::new(), Values::new());
         for (path, shape) in &shapes {
             let recipe = recipe(path);
             let array = |values| {
                 ArrayD::from_shape_vec(IxDyn(recipe.shape()), values)
                     .expect("a recipe has its shape's values")
             };
-            step.weights.insert(*path, array(recipe.values::<f32>()));
+            weights.insert(*path, array(recipe.values::<f32>()));
             for name in optimiser.state(path, shape) {
                 let is_average = name == UpdateNames::average(path);
                 let first = if is_average {
@@ -128,10 +133,45 @@ impl<'r> Step<'r> {
                 } else {
                     ArrayD::zeros(recipe.shape())
                 };
-                step.rest.insert(name, first);
+                rest.insert(name, first);
             }
         }
-        Ok(step)
+        let mut programs = vec![gradient_program, plain];
+        if !in_blocks {
+            programs.push(Program::new(optimiser.update(&shapes)?, Weights::default())?);
+        }
+        let mut graphs = runtime.read_graphs(&programs, options)?.into_iter().map(Loaded::session);
+        let mut session = || graphs.next().expect("a graph for each program");
+        let (gradients, loss) = (session(), session());
+        let update = if *in_blocks {
+            let block = Block::new(
+                &*gradients,
+                (runtime, options),
+                (optimiser, *in_half),
+                &chosen.paths,
+                [&mut weights, &mut rest],
+            )?;
+            Update::Together(Box::new(block))
+        } else {
+            Update::Single { session: session(), sums: Values::new() }
+        };
+        if *in_half {
+            Scale::first(&mut rest);
+        }
+        Ok(Self {
+            ranks,
+            gradients,
+            update,
+            loss,
+            model: (*model).clone(),
+            learned: chosen.clone(),
+            has_averages: optimiser.average.is_some(),
+            weights,
+            rest,
+            sum: Sums::default(),
+            updates: 0,
+            computed: Duration::ZERO,
+        })
     }
 
     /// The engine.
@@ -165,33 +205,55 @@ impl<'r> Step<'r> {
 
     fn add_gradients(&mut self, arrays: &Arrays, dropout_seed: i64) -> Result<Sums> {
         let begin = Instant::now();
-        let mut outputs = run(&mut *self.gradients, &mut self.weights, arrays, dropout_seed)?;
-        self.computed += begin.elapsed();
-        let sums = sums(&outputs)?;
-        for path in &self.learned.paths {
-            let name = UpdateNames::gradient(path);
-            let gradient = outputs.remove(&name).ok_or_else(|| missing(&name))?;
-            let Some(mut sum) = self.sums.remove(&name) else {
-                self.sums.insert(name, gradient);
-                continue;
-            };
-            let gradient = gradient.to_f32()?;
-            if sum.as_f32_mut().is_none() {
-                sum = Value::F32(sum.to_f32()?);
+        let scale = Scale::in_state(&self.rest).map(|scale| scale.factor);
+        let given = given(&*self.gradients, arrays, dropout_seed, scale);
+        let Self { gradients, weights, update, .. } = self;
+        let outputs = match update {
+            Update::Single { .. } => run(weights, given, |inputs| gradients.run(inputs))?,
+            Update::Together(block) => {
+                let over = block.next_batch(&**gradients, weights)?;
+                let outputs = run(weights, given, |inputs| gradients.run_over(inputs, over))?;
+                block.added()?;
+                outputs
             }
-            let mut array = sum.as_f32_mut().expect("an array of the host");
-            array += &gradient;
-            drop(array);
-            self.sums.insert(name, sum);
+        };
+        self.computed += begin.elapsed();
+        let found = sums(&outputs)?;
+        if let Update::Single { sums, .. } = &mut self.update {
+            add(sums, outputs, &self.learned.paths)?;
         }
-        Ok(sums)
+        Ok(found)
     }
 
-    /// Updates the weights; returns the norm of the gradient.
-    pub(super) fn update(&mut self, rate: f64) -> Result<f64> {
+    /// Updates the weights.
+    pub(super) fn update(&mut self, rate: f64) -> Result<Updated> {
+        let scale = Scale::in_state(&self.rest);
+        let n_tokens = self.sum.tokens.max(1) as f64;
+        let factor = 1.0 / (n_tokens * scale.map_or(1.0, |scale| f64::from(scale.factor)));
+        let norm = match &mut self.update {
+            Update::Single { .. } => self.update_single([rate, factor])?,
+            Update::Together(block) => {
+                let begin = Instant::now();
+                let norm = block.update([rate, factor], self.updates)?;
+                self.computed += begin.elapsed();
+                norm
+            }
+        };
+        let is_skipped = !norm.is_finite() && scale.is_some_and(|scale| scale.tolerates_overflow());
+        if let Some(scale) = scale {
+            scale.after(norm.is_finite()).put(&mut self.rest);
+        }
+        self.updates += 1;
+        self.sum = Sums::default();
+        Ok(Updated { norm, is_skipped })
+    }
+
+    fn update_single(&mut self, [rate, scale]: [f64; 2]) -> Result<f64> {
         self.sum_gradients()?;
-        let mut state = std::mem::take(&mut self.sums);
-        let scale = 1.0 / self.sum.tokens.max(1) as f64;
+        let Update::Single { session, sums } = &mut self.update else {
+            return Err(missing("update").into());
+        };
+        let mut state = std::mem::take(sums);
         state.insert(UpdateNames::LEARNING_RATE, arr0(rate as f32).into_dyn());
         state.insert(UpdateNames::GRADIENT_SCALE, arr0(scale as f32).into_dyn());
         // Set here, because engines may return it as f32.
@@ -203,7 +265,7 @@ impl<'r> Step<'r> {
             state.insert(name, value);
         }
         let begin = Instant::now();
-        let outputs = self.update.run_in_place(&mut state, &pairs)?;
+        let outputs = session.run_in_place(&mut state, &pairs)?;
         self.computed += begin.elapsed();
         let norm = number(&outputs, UpdateNames::GRADIENT_NORM)?;
         for (name, _) in pairs {
@@ -211,19 +273,18 @@ impl<'r> Step<'r> {
             let is_weight = self.learned.paths.binary_search(&name).is_ok();
             if is_weight { &mut self.weights } else { &mut self.rest }.insert(name, value);
         }
-        self.updates += 1;
-        self.sum = Sums::default();
         Ok(norm)
     }
 
     /// Replaces the gradients by their sums over all ranks.
     fn sum_gradients(&mut self) -> Result<()> {
+        let Update::Single { sums, .. } = &mut self.update else { return Ok(()) };
         if self.ranks.size() == 1 {
             return Ok(());
         }
         let mut numbers = Vec::new();
         for path in &self.learned.paths {
-            match self.sums.get(&UpdateNames::gradient(path)) {
+            match sums.get(&UpdateNames::gradient(path)) {
                 Some(gradient) => numbers.extend(gradient.to_f32()?.iter()),
                 // This rank had no sentence of these batches.
                 None => numbers.resize(
@@ -246,7 +307,7 @@ impl<'r> Step<'r> {
             let (own, after) = rest.split_at(shape.size());
             let gradient =
                 ArrayD::from_shape_vec(shape, own.to_vec()).expect("as many as the weight has");
-            self.sums.insert(UpdateNames::gradient(path), gradient);
+            sums.insert(UpdateNames::gradient(path), gradient);
             rest = after;
         }
         Ok(())
@@ -265,7 +326,9 @@ impl<'r> Step<'r> {
         let evaluate = |step: &mut Self| -> Result<Sums> {
             let mut total = Sums::default();
             for batch in shard(batches.len(), step.ranks.rank(), step.ranks.size()) {
-                total += sums(&run(&mut *step.loss, &mut step.weights, &batches[batch], 0)?)?;
+                let given = given(&*step.loss, &batches[batch], 0, None);
+                let outputs = run(&mut step.weights, given, |inputs| step.loss.run(inputs))?;
+                total += sums(&outputs)?;
             }
             Ok(total)
         };
@@ -320,6 +383,9 @@ impl<'r> Step<'r> {
                 let array = value(&name, &shape)?;
                 values.insert(name, array);
             }
+        }
+        if let Update::Together(block) = &mut self.update {
+            block.place(&*self.gradients, [&mut self.weights, &mut self.rest])?;
         }
         Ok(())
     }
@@ -381,30 +447,61 @@ impl Storage for Bytes {
     }
 }
 
-/// Runs a graph on a batch.
-fn run(
-    session: &mut dyn Session,
-    weights: &mut Values,
+/// The inputs of a graph besides weights.
+fn given(
+    session: &dyn Session,
     arrays: &Arrays,
     dropout_seed: i64,
-) -> Result<Values> {
+    scale: Option<f32>,
+) -> Vec<(&'static str, Value)> {
     let wanted = |name: &str| session.inputs().iter().any(|input| input == name);
-    let mut given = vec![
-        (LossNames::SOURCE, arrays.input_ids.clone().into_dyn()),
-        (LossNames::SOURCE_MASK, arrays.attention_mask.clone().into_dyn()),
-        (LossNames::TARGET, arrays.decoder_input_ids.clone().into_dyn()),
-        (LossNames::LABELS, arrays.labels.clone().into_dyn()),
+    let mut given: Vec<(&str, Value)> = vec![
+        (LossNames::SOURCE, arrays.input_ids.clone().into_dyn().into()),
+        (LossNames::SOURCE_MASK, arrays.attention_mask.clone().into_dyn().into()),
+        (LossNames::TARGET, arrays.decoder_input_ids.clone().into_dyn().into()),
+        (LossNames::LABELS, arrays.labels.clone().into_dyn().into()),
     ];
     if wanted(LossNames::DROPOUT_SEED) {
-        given.push((LossNames::DROPOUT_SEED, arr0(dropout_seed).into_dyn()));
+        given.push((LossNames::DROPOUT_SEED, arr0(dropout_seed).into_dyn().into()));
     }
+    given.extend(scale.map(|scale| (LOSS_SCALE, arr0(scale).into_dyn().into())));
+    given
+}
+
+/// Calls with the weights and what is given besides them.
+fn run(
+    weights: &mut Values,
+    given: Vec<(&'static str, Value)>,
+    call: impl FnOnce(&Values) -> cognate_runtime::Result<Values>,
+) -> Result<Values> {
     let names: Vec<&str> = given.iter().map(|(name, _)| *name).collect();
-    given.into_iter().for_each(|(name, array)| weights.insert(name, array));
-    let outputs = session.run(weights);
+    weights.extend(given);
+    let outputs = call(weights);
     names.into_iter().for_each(|name| {
         weights.remove(name);
     });
     Ok(outputs?)
+}
+
+/// Adds the gradients of a batch to those of earlier ones.
+fn add(sums: &mut Values, mut outputs: Values, paths: &[String]) -> Result<()> {
+    for path in paths {
+        let name = UpdateNames::gradient(path);
+        let gradient = outputs.remove(&name).ok_or_else(|| missing(&name))?;
+        let Some(mut sum) = sums.remove(&name) else {
+            sums.insert(name, gradient);
+            continue;
+        };
+        let gradient = gradient.to_f32()?;
+        if sum.as_f32_mut().is_none() {
+            sum = Value::F32(sum.to_f32()?);
+        }
+        let mut array = sum.as_f32_mut().expect("an array of the host");
+        array += &gradient;
+        drop(array);
+        sums.insert(name, sum);
+    }
+    Ok(())
 }
 
 fn sums(outputs: &Values) -> Result<Sums> {
@@ -415,11 +512,14 @@ fn sums(outputs: &Values) -> Result<Sums> {
     })
 }
 
-fn number(outputs: &Values, name: &str) -> Result<f64> {
+pub(super) fn number(outputs: &Values, name: &str) -> Result<f64> {
     let value = outputs.get(name).ok_or_else(|| missing(name))?.to_f64()?;
     Ok(value.first().copied().ok_or_else(|| missing(name))?)
 }
 
-fn missing(name: &str) -> Cause {
+pub(super) fn missing(name: &str) -> Cause {
     Cause::Engine(format!("the engine lost {name}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -132,6 +132,8 @@ impl Trainer<'_> {
                 learned: Learned::all(&model),
                 loss: loss(&self.config),
                 optimiser: Optimiser { average: None, ..optimiser(&self.config) },
+                in_blocks: false,
+                in_half: false,
             };
             let sums = held.loss(&mut Step::new(
                 &recipes,

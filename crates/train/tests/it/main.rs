@@ -8,6 +8,7 @@ mod corpus;
 mod dropout;
 mod gradients;
 mod grid;
+mod half;
 mod prefetch;
 mod ranks;
 mod steps;

@@ -381,8 +381,12 @@ fn what_cannot_begin_is_refused() {
     let refused =
         |config: &TrainingConfig, beginning| folder.shown(refusal(config, &out, beginning, &*ort));
     assert_snapshot!(refused(&good, Beginning::Resume), @"out: contains no checkpoint to resume from; start without --resume");
-    let unbuilt = config(&folder, "schedule.max_updates = 2\noptimiser.precision = \"bf16\"");
-    assert_snapshot!(refused(&unbuilt, Beginning::Fresh), @"optimiser.precision is bf16, which cannot be trained yet; expected f32");
+    let with = |precision: &str| {
+        let text = format!("schedule.max_updates = 2\noptimiser.precision = {precision:?}");
+        refused(&config(&folder, &text), Beginning::Fresh)
+    };
+    assert_snapshot!(with("bf16"), @"optimiser.precision is bf16, which cannot be trained yet; expected f32, or f16 on a GPU");
+    assert_snapshot!(with("f16"), @"optimiser.precision is f16, which is slower on a processor; expected f32, or --device cuda");
     run(&good, &out, Beginning::Fresh, &*ort);
     assert_snapshot!(refused(&good, Beginning::Fresh), @"out: contains a training run; resume it with --resume, or name another folder");
     let other = config(

@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
 from words import Words
 
-LOADERS = {"marian": loaders.MarianMTLoader, "t5": loaders.T5Loader}
+LOADERS = {"marian": loaders.MarianMTLoader, "m2m_100": loaders.M2M100Loader, "t5": loaders.T5Loader}
 
 
 class FromCheckpoint(Converter):

@@ -1,6 +1,6 @@
 """Training by PyTorch, for `cargo xtask bench train`.
 
-    python train.py FOLDER THREADS f32|bf16
+    python train.py FOLDER THREADS pytorch|pytorch-bf16|pytorch-compiled cpu|cuda[:N]
 
 FOLDER contains `config.json` and `batches.jsonl` of `cognate-bench measure train --write`. A request is {"updates": 8}; the first
 answer is the engine. Updates continue after those of the last request, and start again after the last batch.
@@ -13,7 +13,7 @@ import time
 
 from harness import answer, requests
 
-folder, threads, precision = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+folder, threads, way, device = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -29,21 +29,22 @@ def memory(field):
 torch.set_num_threads(threads)
 torch.manual_seed(1)
 with open(os.path.join(folder, "batches.jsonl")) as lines:
-    batches = [{name: torch.tensor(rows) for name, rows in json.loads(line).items()} for line in lines]
+    batches = [{name: torch.tensor(rows, device=device) for name, rows in json.loads(line).items()} for line in lines]
 tokens = [int((batch["labels"] >= 0).sum()) for batch in batches]
 base = memory("VmRSS")
 
 with open(os.path.join(folder, "config.json")) as file:
     config = MarianConfig(**json.load(file) | {"dropout": 0.1, "attention_dropout": 0.0, "activation_dropout": 0.0})
-model = MarianMTModel(config).train()
+model = MarianMTModel(config).train().to(device)
 learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
 optimiser = torch.optim.Adam(learned, lr=1e-3, betas=(0.9, 0.98), eps=1e-9, fused=True)
+forward = torch.compile(model, dynamic=True) if way == "pytorch-compiled" else model
 
 
 def update(batch):
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
+    with torch.autocast(torch.device(device).type, dtype=torch.bfloat16, enabled=way != "pytorch"):
         inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "decoder_input_ids")}
-        logits = model(**inputs, use_cache=False).logits
+        logits = forward(**inputs, use_cache=False).logits
     loss = cross_entropy(logits.float().flatten(0, 1), batch["labels"].flatten(), ignore_index=-100, label_smoothing=0.1)
     loss.backward()
     optimiser.step()

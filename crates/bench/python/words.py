@@ -2,7 +2,8 @@
 
 
 class Words:
-    bos_token = None
+    bos_token = "<pad>"
+    special_tokens_map = {}
 
     def __init__(self, config):
         special = {config.pad_token_id: "<pad>", config.eos_token_id: "</s>"}

@@ -63,8 +63,8 @@ pub struct Options {
     /// Numbers of threads of each program, separated by commas
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2])]
     pub threads: Vec<usize>,
-    /// Programs to run, separated by commas; on a GPU pytorch-f16, ct2-f16, cognate-f16,
-    /// cognate-f32 and cognate-portable-f16
+    /// Programs to run, separated by commas; on a GPU pytorch-f16, ct2-f16, cognate-f16 and
+    /// cognate-f32, and if named cognate-portable-f16
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = ways::names())]
     pub only: Vec<String>,
     /// Device of the programs: cpu, or an NVIDIA GPU, such as cuda, in half precision
@@ -111,11 +111,13 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         return gpu::run(workspace, options, options.device);
     }
     ensure!(options.python.is_none(), "--python: expected --device cuda with it, found cpu");
-    let chosen = SHAPES.iter().filter(|shape| is_chosen(&options.shape, shape.name));
+    let chosen =
+        SHAPES.iter().filter(|shape| !shape.is_large && is_chosen(&options.shape, shape.name));
     let shapes: Vec<_> = chosen.filter(|shape| !calls(shape, options).is_empty()).collect();
     ensure!(
         !shapes.is_empty(),
-        "--batch: expected {MOST_LONG} or fewer sentences of long texts, found {:?}",
+        "expected a shape that runs on a processor, long texts with --batch {MOST_LONG} at most, found --shape {:?} --batch {:?}",
+        options.shape,
         options.batch
     );
     let cognate = options.cognate.path(workspace)?;

@@ -9,6 +9,7 @@ pub mod decode;
 pub mod driver;
 pub mod export;
 pub mod generate;
+pub mod gpu;
 pub mod in_place;
 pub mod machine;
 pub mod measure;

@@ -19,9 +19,9 @@ use self::report::{Block, Report, Row};
 use super::decode::RECORD;
 use super::driver::Driver;
 use super::rows::{is_chosen, judge};
-use super::{processors, record};
+use super::{gpu, processors, record};
+use cognate_runtime::Device;
 use xtask::onnxruntime::{self, Build};
-use xtask::python;
 use xtask::workspace::Workspace;
 
 pub const REQUIREMENTS: &str = include_str!("../python/requirements.txt");
@@ -33,18 +33,34 @@ pub struct Shape {
     pub title: &'static str,
     /// Lines of `[model]`.
     pub model: &'static str,
+    /// Whether it is trained on a GPU, and only there.
+    pub is_large: bool,
 }
 
-pub const SHAPES: [Shape; 2] = [
+pub const SHAPES: [Shape; 4] = [
     Shape {
         name: "tiny",
         title: "Transformer-tiny (4+4 layers, d_model 128, d_ff 256, 4 heads)",
         model: "d_model = 128\nheads = 4\nd_ff = 256\nencoder_layers = 4\ndecoder_layers = 4",
+        is_large: false,
     },
     Shape {
         name: "small",
         title: "3+3 layers, d_model 256, d_ff 1024, 4 heads",
         model: "d_model = 256\nheads = 4\nd_ff = 1024\nencoder_layers = 3\ndecoder_layers = 3",
+        is_large: false,
+    },
+    Shape {
+        name: "base",
+        title: "The paper's base (6+6 layers, d_model 512, d_ff 2048, 8 heads)",
+        model: "d_model = 512\nheads = 8\nd_ff = 2048\nencoder_layers = 6\ndecoder_layers = 6",
+        is_large: true,
+    },
+    Shape {
+        name: "big",
+        title: "The paper's big (6+6 layers, d_model 1024, d_ff 4096, 16 heads)",
+        model: "d_model = 1024\nheads = 16\nd_ff = 4096\nencoder_layers = 6\ndecoder_layers = 6",
+        is_large: true,
     },
 ];
 
@@ -53,30 +69,52 @@ pub const SHAPES: [Shape; 2] = [
 pub enum Way {
     PyTorch,
     PyTorchBf16,
+    /// In bf16, by `torch.compile`.
+    PyTorchCompiled,
     Cognate,
+    /// With f16 in the layers.
+    CognateHalf,
 }
 
 impl Way {
     /// Cognate directly follows its peer, so that both have the same load of the machine.
-    pub const ALL: [Way; 3] = [Way::PyTorchBf16, Way::PyTorch, Way::Cognate];
+    pub const ON_CPU: [Way; 3] = [Way::PyTorchBf16, Way::PyTorch, Way::Cognate];
+    pub const ON_GPU: [Way; 5] =
+        [Way::PyTorch, Way::PyTorchCompiled, Way::PyTorchBf16, Way::Cognate, Way::CognateHalf];
 
     pub fn title(self) -> &'static str {
         match self {
             Way::PyTorch => "PyTorch f32",
             Way::PyTorchBf16 => "PyTorch bf16",
+            Way::PyTorchCompiled => "PyTorch bf16, compiled",
             Way::Cognate => "Cognate f32",
+            Way::CognateHalf => "Cognate f16",
         }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::PyTorch => "pytorch",
+            Way::PyTorchBf16 => "pytorch-bf16",
+            Way::PyTorchCompiled => "pytorch-compiled",
+            Way::Cognate => "cognate",
+            Way::CognateHalf => "cognate-f16",
+        }
+    }
+
+    pub fn is_ours(self) -> bool {
+        matches!(self, Way::Cognate | Way::CognateHalf)
     }
 }
 
 /// Measure tokens per second and memory of training, compared with PyTorch
 ///
 /// Models with a vocabulary of 8,000 on Multi30k English-German, batches of at most 2,048 tokens a
-/// side, dropout 0.1, label smoothing 0.1, Adam. Prints the median and the extremes of target
-/// tokens per second, the ratio to PyTorch in f32, Cognate's time outside of the engine, and the
-/// peaks of memory. The first run installs packages from PyPI into target/bench/decode (6 GB, most
-/// of it PyTorch). Fails if Cognate is slower than PyTorch in f32, or takes more than 1.3 times its
-/// memory.
+/// side (8,192 on a GPU), dropout 0.1, label smoothing 0.1, Adam. Prints the median and the extremes
+/// of target tokens per second, the ratio to PyTorch in f32 (bf16 on a GPU), Cognate's time outside
+/// of the engine, and the peaks of memory. The first run installs packages from PyPI into
+/// target/bench/decode (6 GB, most of it PyTorch). Fails if Cognate is slower than PyTorch, or takes
+/// more than 1.3 times its memory.
 #[derive(clap::Args)]
 pub struct Options {
     /// Number of turns of each program
@@ -85,9 +123,19 @@ pub struct Options {
     /// Number of updates of a turn
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     pub updates: u32,
-    /// Numbers of threads of each program, separated by commas
+    /// Numbers of threads of each program on the CPU, separated by commas
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2])]
     pub threads: Vec<usize>,
+    /// Device of the programs: cpu, or an NVIDIA GPU, such as cuda
+    #[arg(long, default_value_t)]
+    pub device: Device,
+    /// With --device cuda: a Python with PyTorch and transformers, instead of installing them
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+    /// Programs to run beside Cognate, separated by commas [default: all, on a GPU
+    /// without pytorch-compiled, which compiles for minutes]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = Way::ON_GPU.map(Way::name))]
+    pub only: Vec<String>,
     /// Shapes to run, separated by commas
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = SHAPES.map(|shape| shape.name))]
     pub shape: Vec<String>,
@@ -104,41 +152,92 @@ pub struct Options {
 
 /// The programs, and the files of one shape and number of threads.
 pub struct Place<'a> {
+    /// On which device, with how many threads.
+    pub on: On,
     pub bench: &'a Path,
     pub library: &'a Path,
     pub python: &'a Path,
     pub script: &'a Path,
+    /// Of the training, without `[optimiser]`.
+    pub settings: &'a str,
     /// Contains the files that Cognate writes for the others.
     pub folder: &'a Path,
+}
+
+/// Where all programs of a table run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    /// The processor, with a number of threads.
+    Threads(usize),
+    Gpu(Device),
+}
+
+impl On {
+    fn is_gpu(self) -> bool {
+        matches!(self, On::Gpu(_))
+    }
+
+    /// The programs without a choice.
+    fn ways(self, only: &[String]) -> Vec<Way> {
+        let all = if self.is_gpu() { &Way::ON_GPU[..] } else { &Way::ON_CPU };
+        let is_wanted = |way: &&Way| match **way {
+            Way::Cognate | Way::CognateHalf => true,
+            Way::PyTorchCompiled => only.iter().any(|name| name == way.name()),
+            _ => is_chosen(only, way.name()),
+        };
+        all.iter().filter(is_wanted).copied().collect()
+    }
 }
 
 /// Runs the command.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     ensure!(!options.threads.contains(&0), "expected numbers from 1 on");
+    let is_gpu = options.device.is_gpu();
+    ensure!(
+        is_gpu || options.python.is_none(),
+        "--python: expected --device cuda with it, found cpu"
+    );
+    let shapes = SHAPES
+        .iter()
+        .filter(|shape| shape.is_large == is_gpu && is_chosen(&options.shape, shape.name));
     let data = data(workspace, options)?;
     let bench = std::env::current_exe().context("the path of this program")?;
-    let library = onnxruntime::bring(workspace, Build::Cpu)?;
+    let (machine, library) = if is_gpu {
+        (Some(gpu::name()?), gpu::library(workspace)?)
+    } else {
+        (None, onnxruntime::bring(workspace, Build::Cpu)?)
+    };
     let environment = workspace.target("bench/decode/python");
-    let python = python::environment(&environment, &REQUIREMENTS.lines().collect::<Vec<_>>())?;
+    let python = gpu::python(options.python.as_deref(), &environment, REQUIREMENTS)?;
+    let places: Vec<On> = match options.device {
+        Device::Cpu => options.threads.iter().copied().map(On::Threads).collect(),
+        device => vec![On::Gpu(device)],
+    };
     let script = workspace.root().join("crates/bench/python/train.py");
-    let work = tempfile::tempdir_in(workspace.target("bench"))?;
-    let mut report =
-        Report { rounds: options.rounds, updates: options.updates, ..Report::default() };
-    for shape in SHAPES.iter().filter(|shape| is_chosen(&options.shape, shape.name)) {
-        for &threads in &options.threads {
-            let folder = work.path().join(format!("{}-{threads}", shape.name));
+    let home = workspace.target("bench");
+    fs::create_dir_all(&home)?;
+    let work = tempfile::tempdir_in(home)?;
+    let mut report = Report {
+        gpu: machine,
+        rounds: options.rounds,
+        updates: options.updates,
+        blocks: Vec::new(),
+    };
+    for shape in shapes {
+        for &on in &places {
+            let folder = work.path().join(format!("{}-{}", shape.name, report.blocks.len()));
             fs::create_dir_all(&folder)?;
             let tokenizer = workspace.root().join("testdata/multi30k-en-de");
-            let text = settings(shape, threads, &data, &tokenizer);
-            fs::write(folder.join("training.toml"), text)?;
             let place = Place {
+                on,
+                settings: &settings(shape, on, &data, &tokenizer),
                 bench: &bench,
                 library: &library,
                 python: &python,
                 script: &script,
                 folder: &folder,
             };
-            report.blocks.push(measure(&place, shape, threads, options)?);
+            report.blocks.push(measure(&place, shape, options)?);
         }
     }
     println!("\n{}", report.text());
@@ -173,50 +272,78 @@ pub fn multi30k(workspace: &Workspace) -> Option<[PathBuf; 2]> {
 
 pub fn settings(
     shape: &Shape,
-    threads: usize,
+    on: On,
     [source, target]: &[PathBuf; 2],
     tokenizer: &Path,
 ) -> String {
+    let (threads, max_tokens) = match on {
+        On::Threads(threads) => (threads, 2048),
+        On::Gpu(_) => (1, 8192),
+    };
     format!(
         "threads = {threads}\n\
-         [data]\ntrain = [{{ source = {source:?}, target = {target:?} }}]\nmax_tokens = 2048\n\
+         [data]\ntrain = [{{ source = {source:?}, target = {target:?} }}]\nmax_tokens = {max_tokens}\n\
          [tokenizer]\nfrom = {tokenizer:?}\n\
          [model]\n{}\n\
-         [optimiser]\nlearning_rate = 1e-3\n\
          [schedule]\nmax_updates = 1000000\n",
         shape.model
     )
 }
 
-/// Measures all programs with a number of threads, in turn.
-fn measure(
-    place: &Place<'_>,
-    shape: &'static Shape,
-    threads: usize,
-    options: &Options,
-) -> Result<Block> {
+/// Measures all programs: on the processor in turn, on a GPU one after the other.
+fn measure(place: &Place<'_>, shape: &'static Shape, options: &Options) -> Result<Block> {
+    let ways = place.on.ways(&options.only);
+    // Ours writes the files of the others, so it starts first.
+    let first = ways.iter().position(|way| way.is_ours()).context("Cognate always runs")?;
+    let order = (first..ways.len()).chain(0..first);
     let count = (options.rounds + 1) * options.updates;
-    let ours = place.start(Way::Cognate, threads, count)?;
-    let parameters = ours.greeting.parameters;
-    let (mut ours, mut rows) = (Some(ours), Vec::new());
-    for way in Way::ALL {
-        let driver = match way {
-            Way::Cognate => ours.take().context("Cognate is loaded once")?,
-            Way::PyTorch | Way::PyTorchBf16 => place.start(way, threads, count)?,
-        };
+    let (mut rows, mut drivers): (Vec<(usize, Row)>, Vec<Driver>) = (Vec::new(), Vec::new());
+    let mut parameters = None;
+    for index in order {
+        let way = ways[index];
+        let before = if place.on.is_gpu() { gpu::used()? } else { 0 };
+        let driver = place.start(way, count)?;
         let found = driver.greeting.parameters;
+        let expected = *parameters.get_or_insert(found);
         ensure!(
-            found == parameters,
-            "{}: expected {parameters} parameters as in Cognate, found {found}",
+            found == expected,
+            "{}: expected {expected} parameters as in Cognate, found {found}",
             way.title()
         );
-        rows.push((Row::new(way, &driver.greeting, 1), driver));
+        let mut row = Row::new(way, &driver.greeting, 1);
+        drivers.push(driver);
+        if place.on.is_gpu() {
+            ask(shape, options, &mut [&mut row], &mut drivers)?;
+            (row.base_bytes, row.peak_bytes) = (0, gpu::used()?.saturating_sub(before));
+            eprintln!("{}: {} tokens/s", way.title(), row.speed_cell(0));
+            drivers.clear();
+        }
+        rows.push((index, row));
     }
+    if !place.on.is_gpu() {
+        // In the order of the table.
+        drivers.rotate_right(first);
+        rows.sort_by_key(|(index, _)| *index);
+        let mut rows: Vec<_> = rows.iter_mut().map(|(_, row)| row).collect();
+        ask(shape, options, &mut rows, &mut drivers)?;
+    }
+    rows.sort_by_key(|(index, _)| *index);
+    let rows = rows.into_iter().map(|(_, row)| row).collect();
+    Ok(Block { shape, on: place.on, parameters: parameters.unwrap_or_default(), rows })
+}
+
+/// All updates of some programs, in turn.
+fn ask(
+    shape: &Shape,
+    options: &Options,
+    rows: &mut [&mut Row],
+    drivers: &mut [Driver],
+) -> Result<()> {
     let request = json!({ "updates": options.updates });
     // In round 0 buffers grow.
     for round in 0..=options.rounds {
         let mut tokens = None;
-        for (row, driver) in &mut rows {
+        for (row, driver) in rows.iter_mut().zip(&mut *drivers) {
             let answer = driver.ask(&request).with_context(|| row.way.title())?;
             let expected = *tokens.get_or_insert(answer.tokens);
             let tokens = answer.tokens;
@@ -227,41 +354,54 @@ fn measure(
             );
             row.add(round, 0, answer);
         }
-        eprintln!("{}, {threads} threads: round {round} of {}", shape.name, options.rounds);
+        eprintln!("{}: round {round} of {}", shape.name, options.rounds);
     }
-    Ok(Block { shape, threads, parameters, rows: rows.into_iter().map(|(row, _)| row).collect() })
+    Ok(())
 }
 
 impl Place<'_> {
     /// Starts a program and waits until its model is loaded.
-    fn start(&self, way: Way, threads: usize, count: u32) -> Result<Driver> {
+    fn start(&self, way: Way, count: u32) -> Result<Driver> {
         eprintln!("loading {}", way.title());
-        let script = |precision: &str| {
-            let mut command = processors::bound(self.python, threads);
-            command.arg(self.script).arg(self.folder).args([&threads.to_string(), precision]);
-            // Engines read the first variable when they are loaded; the second avoids files in the
-            // source tree.
-            command.env("OMP_NUM_THREADS", threads.to_string()).env("PYTHONDONTWRITEBYTECODE", "1");
-            command
+        let (device, threads) = match self.on {
+            On::Threads(threads) => (Device::Cpu, threads),
+            On::Gpu(device) => (device, 1),
         };
-        let command: Command = match way {
-            Way::PyTorch => script("f32"),
-            Way::PyTorchBf16 => script("bf16"),
-            Way::Cognate => {
-                let mut command = processors::bound(self.bench, threads);
-                command
-                    .args(["measure", "train"])
-                    .arg(self.folder.join("training.toml"))
-                    .args(["--engine", "ort", "--out"]);
-                command
-                    .arg(self.folder.join("out"))
-                    .arg("--write")
-                    .arg(self.folder)
-                    .args(["--batches", &count.to_string()]);
+        let program = |path: &Path| match self.on {
+            On::Threads(threads) => processors::bound(path, threads),
+            On::Gpu(_) => Command::new(path),
+        };
+        let command = match way {
+            Way::Cognate | Way::CognateHalf => {
+                let precision = if way == Way::Cognate { "f32" } else { "f16" };
+                let settings = self.folder.join(format!("{}.toml", way.name()));
+                fs::write(
+                    &settings,
+                    format!(
+                        "{}[optimiser]\nlearning_rate = 1e-3\nprecision = {precision:?}\n",
+                        self.settings
+                    ),
+                )?;
+                let mut command = program(self.bench);
+                command.args(["measure", "train"]).arg(settings);
+                command.args(["--engine", "ort", "--device", &device.to_string(), "--out"]);
+                command.arg(self.folder.join(way.name())).arg("--write").arg(self.folder);
+                command.args(["--batches", &count.to_string()]);
                 command.env("ORT_DYLIB_PATH", self.library);
                 command
             }
+            _ => {
+                let mut command = program(self.python);
+                command.arg(self.script).arg(self.folder);
+                command.args([&threads.to_string(), way.name(), &device.to_string()]);
+                // Engines read the first variable when they are loaded; the second avoids files in
+                // the source tree.
+                command.env("OMP_NUM_THREADS", threads.to_string());
+                command.env("PYTHONDONTWRITEBYTECODE", "1");
+                command
+            }
         };
-        Driver::start(command, &self.folder.join(format!("{way:?}.log"))).context(way.title())
+        let log = self.folder.join(format!("{}.log", way.name()));
+        Driver::start(command, &log).context(way.title())
     }
 }

@@ -45,6 +45,11 @@ def t5_small():
     return T5ForConditionalGeneration(T5Config(vocab_size=32128, d_model=512, d_ff=2048, d_kv=64, num_heads=8, num_layers=6, decoder_start_token_id=0))
 
 
+def t5_base():
+    """google-t5/t5-base's shape: 222.9 million parameters, 892 MB."""
+    return T5ForConditionalGeneration(T5Config(vocab_size=32128, d_model=768, d_ff=3072, d_kv=64, num_heads=12, num_layers=12, decoder_start_token_id=0))
+
+
 def bart_base():
     """facebook/bart-base's shape: 139.4 million parameters, 558 MB."""
     shape = {name: value * 3 // 2 for name, value in BASE.items() if not name.endswith("_layers")}
@@ -57,6 +62,12 @@ def m2m100_small():
     return M2M100ForConditionalGeneration(M2M100Config(vocab_size=128112, max_position_embeddings=1024, encoder_layerdrop=0.0, decoder_layerdrop=0.0, **BASE))
 
 
+def nllb_600m():
+    """facebook/nllb-200-distilled-600M's shape: 615.1 million parameters, 2,460 MB."""
+    shape = {name: value * 2 for name, value in BASE.items()}
+    return M2M100ForConditionalGeneration(M2M100Config(vocab_size=256206, max_position_embeddings=1024, encoder_layerdrop=0.0, decoder_layerdrop=0.0, **shape))
+
+
 def bert_base():
     """google-bert/bert-base-uncased's shape: 109.5 million parameters, 438 MB."""
     return BertModel(BertConfig())
@@ -67,7 +78,16 @@ def gpt2():
     return GPT2LMHeadModel(GPT2Config())
 
 
-SHAPES = {"marian-base": marian_base, "t5-small": t5_small, "bart-base": bart_base, "m2m100-small": m2m100_small, "bert-base": bert_base, "gpt2": gpt2}
+SHAPES = {
+    "marian-base": marian_base,
+    "t5-small": t5_small,
+    "t5-base": t5_base,
+    "bart-base": bart_base,
+    "m2m100-small": m2m100_small,
+    "nllb-600m": nllb_600m,
+    "bert-base": bert_base,
+    "gpt2": gpt2,
+}
 
 if __name__ == "__main__":
     shape, folder = sys.argv[1:]

@@ -12,15 +12,13 @@ use super::shape::{Column, LENGTHS, SHAPES, Shape};
 use super::ways::told;
 use super::{Options, RECORD, REQUIREMENTS, check};
 use crate::driver::Driver;
-use crate::peers;
 use crate::record::{self, Section};
 use crate::rows::{Row, engines, is_chosen, judge};
 use crate::statistics::Bound;
+use crate::{gpu, peers};
 use cognate_runtime::Device;
-use xtask::onnxruntime::{self, Build};
-use xtask::python;
 use xtask::table::table;
-use xtask::workspace::{Workspace, capture};
+use xtask::workspace::Workspace;
 
 /// A program with a form of the model.
 #[derive(Debug)]
@@ -44,7 +42,9 @@ pub const PEER: &str = "ct2-f16";
 /// The row that is at least as fast.
 pub const OURS: &str = "cognate-f16";
 
-/// Ours directly follows its peer, so that both have the same load of the machine.
+/// The row whose caches and logits pass through the host at every step.
+const PORTABLE: &str = "cognate-portable-f16";
+
 pub const GPU_WAYS: [GpuWay; 5] = [
     GpuWay {
         name: "pytorch-f16",
@@ -67,7 +67,7 @@ pub const GPU_WAYS: [GpuWay; 5] = [
         program: GpuProgram::Ours(&["--target", "ort"]),
     },
     GpuWay {
-        name: "cognate-portable-f16",
+        name: PORTABLE,
         title: "Cognate f16, portable",
         program: GpuProgram::Ours(&["--precision", "f16"]),
     },
@@ -90,24 +90,15 @@ pub fn run(workspace: &Workspace, options: &Options, device: Device) -> Result<(
         "--shape: expected short texts on a GPU, found {:?}",
         options.shape
     );
-    let gpu = gpu()?;
-    let library = match std::env::var_os("ORT_DYLIB_PATH") {
-        Some(library) => library.into(),
-        None => onnxruntime::bring(workspace, Build::Cuda)?,
-    };
+    let machine = gpu::name()?;
     let home = workspace.target("bench/decode");
-    let python = match &options.python {
-        Some(python) => python.clone(),
-        None => {
-            python::environment(&home.join("python"), &REQUIREMENTS.lines().collect::<Vec<_>>())?
-        }
-    };
+    let python = gpu::python(options.python.as_deref(), &home.join("python"), REQUIREMENTS)?;
     let place = Place {
         cognate: options.cognate.path(workspace)?,
         bench: std::env::current_exe().context("the path of this program")?,
         python,
         scripts: workspace.root().join("crates/bench/python"),
-        library,
+        library: gpu::library(workspace)?,
         device,
     };
     let mut blocks = Vec::new();
@@ -123,20 +114,10 @@ pub fn run(workspace: &Workspace, options: &Options, device: Device) -> Result<(
     let missed: Vec<_> = blocks.iter().flat_map(GpuBlock::missed).collect();
     if options.write {
         let page = workspace.root().join("onnx").join(RECORD);
-        record::put(&page, &section(gpu, options.rounds, &missed, &text))?;
+        record::put(&page, &section(machine, options.rounds, &missed, &text))?;
         println!("written: onnx/{RECORD}");
     }
     judge(&missed, options.allow_missed)
-}
-
-/// Name, driver and memory of the first GPU.
-fn gpu() -> Result<String> {
-    let mut query = Command::new("nvidia-smi");
-    query.args(["--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]);
-    let text =
-        capture(&mut query).context("--device cuda: expected an NVIDIA GPU with its driver")?;
-    let first = text.lines().next().unwrap_or_default();
-    Ok(first.replacen(", ", ", driver ", 1))
 }
 
 struct Place {
@@ -155,28 +136,40 @@ impl Place {
         let columns: Vec<_> = beams
             .flat_map(|&beams| batches.iter().map(move |&batch| Column { batch, beams }))
             .collect();
-        let (mut rows, mut drivers) = (Vec::new(), Vec::new());
-        for way in GPU_WAYS.iter().filter(|way| is_chosen(&options.only, way.name)) {
+        let ways = GPU_WAYS.iter().filter(|way| way.is_wanted(&options.only));
+        let rows = ways.map(|way| {
             eprintln!("{}: loading {}", shape.title, way.name);
-            let command = self.prepare(way, folder).context(way.name)?;
-            let driver = Driver::start(command, &folder.join(format!("{}.log", way.name)))
-                .context(way.name)?;
-            rows.push(Row::new(way, &driver.greeting, columns.len()));
-            drivers.push(driver);
-        }
+            self.row(way, shape, folder, &columns, options).context(way.name)
+        });
+        let rows = rows.collect::<Result<_>>()?;
+        Ok(GpuBlock { shape, columns, rows })
+    }
+
+    /// All calls of a program.
+    fn row(
+        &self,
+        way: &'static GpuWay,
+        shape: &Shape,
+        folder: &Path,
+        columns: &[Column],
+        options: &Options,
+    ) -> Result<Row<&'static GpuWay>> {
+        let command = self.prepare(way, folder)?;
+        let before = gpu::used()?;
+        let mut driver = Driver::start(command, &folder.join(format!("{}.log", way.name)))?;
+        let mut row = Row::new(way, &driver.greeting, columns.len());
         for (index, column) in columns.iter().enumerate() {
             let request = json!({ "sources": shape.sources(column.batch), "beams": column.beams, "new_tokens": shape.lengths[1] });
             // In round 0 kernels are chosen and compiled.
             for round in 0..=options.rounds {
-                for (row, driver) in rows.iter_mut().zip(&mut drivers) {
-                    let answer = driver.ask(&request).with_context(|| row.way.name)?;
-                    check(&answer, shape, column.batch).with_context(|| row.way.name)?;
-                    row.add(round, index, answer);
-                }
+                let answer = driver.ask(&request)?;
+                check(&answer, shape, column.batch)?;
+                row.add(round, index, answer);
             }
-            eprintln!("{}: {} measured", shape.title, column.title());
+            eprintln!("{}: {} tokens/s", column.title(), row.speed_cell(index));
         }
-        Ok(GpuBlock { shape, columns, rows })
+        row.peak_bytes = gpu::used()?.saturating_sub(before);
+        Ok(row)
     }
 
     /// Writes the model in the form of the row; returns the program that answers requests.
@@ -215,6 +208,13 @@ impl Place {
     }
 }
 
+impl GpuWay {
+    /// Without a choice, those whose caches stay on the GPU.
+    fn is_wanted(&self, only: &[String]) -> bool {
+        is_chosen(only, self.name) && (self.name != PORTABLE || !only.is_empty())
+    }
+}
+
 impl GpuBlock {
     pub fn text(&self) -> String {
         let table = |head: &str, cell: &dyn Fn(&Row<&'static GpuWay>, usize) -> Option<String>| {
@@ -237,11 +237,16 @@ impl GpuBlock {
             Some(if row.way.name == OURS { FLOOR.cell(ratio) } else { format!("{ratio:.2}") })
         };
         format!(
-            "### {}\n\n{}{}{}",
+            "### {}\n\n{}{}{}Memory of the GPU at the end, MB: {}.\n\n",
             self.shape.title,
             table("tokens/s", &|row, column| Some(row.speed_cell(column))),
             table("to CTranslate2 float16", &ratio),
             table("outside the graph", &|row, column| row.outside(column)),
+            self.rows
+                .iter()
+                .map(|row| format!("{} {:.0}", row.way.title, row.peak_bytes as f64 / 1e6))
+                .collect::<Vec<_>>()
+                .join(", ")
         )
     }
 
@@ -269,11 +274,11 @@ impl GpuBlock {
 
 const FLOOR: Bound = Bound::AtLeast(1.0);
 
-fn section(gpu: String, rounds: u32, missed: &[String], text: &str) -> Section {
+fn section(machine: String, rounds: u32, missed: &[String], text: &str) -> Section {
     let [n_source, n_new] = LENGTHS;
     let introduction = format!(
-        "Whole calls as in *Speed of decoding*, on a GPU: {n_source} source tokens, exactly {n_new} new ones for each sentence. Programs run in turn,\n\
-         call by call, in half precision unless a row says otherwise. `cargo xtask bench decode --device cuda --write` measures again; on a machine\n\
+        "Whole calls as in *Speed of decoding*, on a GPU: {n_source} source tokens, exactly {n_new} new ones for each sentence. Programs run one\n\
+         after the other, in half precision unless a row says otherwise. `cargo xtask bench decode --device cuda --write` measures again; on a machine\n\
          without PyPI, `--python PATH` names a Python with PyTorch, transformers and CTranslate2, and ORT_DYLIB_PATH the library of ONNX Runtime.\n"
     );
     let verdict = match missed {
@@ -284,5 +289,5 @@ fn section(gpu: String, rounds: u32, missed: &[String], text: &str) -> Section {
         }
     };
     let text = format!("{rounds} rounds.\n\n{verdict}\n{text}");
-    Section { title: "Speed of decoding on a GPU", introduction, processor: gpu, text }
+    Section { title: "Speed of decoding on a GPU", introduction, processor: machine, text }
 }

@@ -22,9 +22,11 @@ pub struct Shape {
     pub layers: u64,
     pub vocab: u64,
     pub eos: u64,
+    /// Whether a call takes too long on a processor.
+    pub is_large: bool,
 }
 
-pub const SHAPES: [Shape; 4] = [
+pub const SHAPES: [Shape; 6] = [
     Shape {
         name: "marian-base",
         title: "Marian-base",
@@ -47,6 +49,28 @@ pub const SHAPES: [Shape; 4] = [
         lengths: [24, 400],
         ..T5_SMALL
     },
+    Shape {
+        name: "t5-base",
+        title: "T5-base",
+        model: "t5-base",
+        d_model: 768,
+        d_ff: 3072,
+        layers: 12,
+        is_large: true,
+        ..T5_SMALL
+    },
+    Shape {
+        name: "nllb-600m",
+        title: "NLLB-600M",
+        model: "nllb-600m",
+        d_model: 1024,
+        d_ff: 4096,
+        layers: 12,
+        vocab: 256_206,
+        eos: 2,
+        is_large: true,
+        ..T5_SMALL
+    },
 ];
 
 const T5_SMALL: Shape = Shape {
@@ -59,6 +83,7 @@ const T5_SMALL: Shape = Shape {
     layers: 6,
     vocab: 32_128,
     eos: 1,
+    is_large: false,
 };
 
 impl Shape {

@@ -1,6 +1,6 @@
 //! Measurements of training as tables, for a terminal and for the committed page.
 
-use super::{Shape, Way};
+use super::{On, Shape, Way};
 use crate::machine::Machine;
 use crate::processors;
 use crate::record::Section;
@@ -8,9 +8,9 @@ use crate::rows::{self, engines, threads};
 use crate::statistics::Bound;
 use xtask::table::{table, thousands};
 
-/// Minimum ratio of PyTorch's time in f32 to Cognate's.
+/// Minimum ratio of PyTorch's time to Cognate's, in f32; in bf16 on a GPU.
 pub const SPEED: Bound = Bound::AtLeast(1.0);
-/// Maximum ratio of Cognate's memory of training to PyTorch's in f32.
+/// Maximum ratio of Cognate's memory of training to PyTorch's.
 pub const MEMORY: Bound = Bound::AtMost(1.3);
 
 /// The answers of one program, in one column.
@@ -23,11 +23,11 @@ impl Row {
     }
 }
 
-/// One shape with a number of threads.
+/// One shape on a device.
 #[derive(Debug)]
 pub struct Block {
     pub shape: &'static Shape,
-    pub threads: usize,
+    pub on: On,
     pub parameters: u64,
     pub rows: Vec<Row>,
 }
@@ -37,14 +37,27 @@ impl Block {
         self.rows.iter().find(|row| row.way == way)
     }
 
-    /// The ratios of speed and memory to PyTorch in f32.
+    /// The program with which the others are compared.
+    fn peer(&self) -> Way {
+        if self.on.is_gpu() { Way::PyTorchBf16 } else { Way::PyTorch }
+    }
+
+    /// The program with bounds.
+    fn ours(&self) -> Way {
+        if self.on.is_gpu() { Way::CognateHalf } else { Way::Cognate }
+    }
+
+    /// The ratios of speed and memory to the peer.
     fn ratios(&self, row: &Row) -> Option<[f64; 2]> {
-        let peer = self.row(Way::PyTorch)?;
+        let peer = self.row(self.peer())?;
         Some([row.ratio(peer, 0), row.memory() as f64 / peer.memory() as f64])
     }
 
     fn title(&self) -> String {
-        format!("{}, {}", self.shape.title, threads(self.threads))
+        match self.on {
+            On::Threads(count) => format!("{}, {}", self.shape.title, threads(count)),
+            On::Gpu(_) => self.shape.title.into(),
+        }
     }
 
     pub fn text(&self) -> String {
@@ -52,7 +65,7 @@ impl Block {
         let row = |row: &Row| {
             // The bounds apply only to Cognate.
             let cell = |bound: Bound, ratio: f64| {
-                if row.way == Way::Cognate { bound.cell(ratio) } else { format!("{ratio:.2}") }
+                if row.way == self.ours() { bound.cell(ratio) } else { format!("{ratio:.2}") }
             };
             let ratios =
                 self.ratios(row).map(|[speed, memory]| [cell(SPEED, speed), cell(MEMORY, memory)]);
@@ -66,15 +79,9 @@ impl Block {
             ]
             .concat()
         };
-        let header = [
-            "",
-            "tokens/s",
-            "to PyTorch f32",
-            "outside the engine",
-            "peak, MB",
-            "of it training",
-            "to PyTorch f32",
-        ];
+        let to_peer = &format!("to {}", self.peer().title());
+        let header =
+            ["", "tokens/s", to_peer, "outside the engine", "peak, MB", "of it training", to_peer];
         let rows: Vec<_> = self.rows.iter().map(row).collect();
         let copies = megabytes(self.parameters * 4 * 4);
         let parameters = thousands(self.parameters);
@@ -87,7 +94,7 @@ impl Block {
 
     /// One line for each missed bound.
     pub fn missed(&self) -> Vec<String> {
-        let Some([speed, memory]) = self.row(Way::Cognate).and_then(|row| self.ratios(row)) else {
+        let Some([speed, memory]) = self.row(self.ours()).and_then(|row| self.ratios(row)) else {
             return Vec::new();
         };
         let missed = [("tokens/s", SPEED, speed), ("memory", MEMORY, memory)]
@@ -95,9 +102,10 @@ impl Block {
             .filter(|(_, bound, ratio)| !bound.is_kept(*ratio));
         let line = |(name, bound, ratio): (&str, Bound, f64)| {
             format!(
-                "{}: {} times PyTorch's {name} in f32, {}",
+                "{}: {} times {name} of {}, {}",
                 self.title(),
                 bound.shown(ratio),
+                self.peer().title(),
                 bound.words()
             )
         };
@@ -108,6 +116,8 @@ impl Block {
 /// All measurements of a run.
 #[derive(Debug, Default)]
 pub struct Report {
+    /// The GPU, if it was one.
+    pub gpu: Option<String>,
     pub rounds: u32,
     pub updates: u32,
     pub blocks: Vec<Block>,
@@ -125,6 +135,9 @@ impl Report {
 
     /// The section of the committed page.
     pub fn section(&self) -> Section {
+        if let Some(gpu) = &self.gpu {
+            return self.section_of_gpu(gpu.clone());
+        }
         let machine = Machine::here();
         let introduction = String::from(
             "Updates on Multi30k English-German: a vocabulary of 8,000, batches of at most 2,048 tokens a side in the shapes of the text,\n\
@@ -144,5 +157,16 @@ impl Report {
             self.text()
         );
         Section { title: "Speed of training", introduction, processor: machine.title, text }
+    }
+    fn section_of_gpu(&self, gpu: String) -> Section {
+        let introduction = String::from(
+            "Updates as in *Speed of training*, on a GPU: batches of at most 8,192 tokens a side, and ratios to PyTorch in bf16 (`torch.autocast`\n\
+             with weights in f32). Memory is the GPU's, which programs keep for later calls. `cargo xtask bench train --device cuda --write`\n\
+             measures again; on a machine without PyPI, `--python PATH` names a Python with PyTorch and transformers, ORT_DYLIB_PATH the library\n\
+             of ONNX Runtime, and `--data` the text.\n",
+        );
+        let (updates, rounds) = (self.updates, self.rounds);
+        let text = format!("{updates} updates a turn, {rounds} rounds.\n\n{}", self.text());
+        Section { title: "Speed of training on a GPU", introduction, processor: gpu, text }
     }
 }

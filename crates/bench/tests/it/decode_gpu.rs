@@ -24,7 +24,10 @@ fn block(ours: [f64; 2]) -> GpuBlock {
     GpuBlock {
         shape: &SHAPES[0],
         columns: vec![Column { batch: 1, beams: 1 }, Column { batch: 512, beams: 4 }],
-        rows: vec![row(PEER, [100.0, 200.0], None), row(OURS, ours, Some(0.75))],
+        rows: vec![
+            row(PEER, [100.0, 200.0], None),
+            Row { peak_bytes: 2_048_000_000, ..row(OURS, ours, Some(0.75)) },
+        ],
     }
 }
 
@@ -41,7 +44,8 @@ fn a_block_is_three_tables() {
         | Cognate f16            |            1.50 |       **0.75 < 1** |\n\n\
         | outside the graph | greedy, batch 1 | 4 beams, batch 512 |\n\
         | ----------------- | --------------: | -----------------: |\n\
-        | Cognate f16       |           25.0% |              25.0% |\n\n";
+        | Cognate f16       |           25.0% |              25.0% |\n\n\
+        Memory of the GPU at the end, MB: CTranslate2 float16 0, Cognate f16 2048.\n\n";
     assert_eq!(block([150.0, 150.0]).text(), expected);
 }
 

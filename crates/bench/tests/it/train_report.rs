@@ -2,8 +2,8 @@
 
 use cognate_bench::driver::{Answer, Greeting};
 use cognate_bench::train::SHAPES;
-use cognate_bench::train::Way;
 use cognate_bench::train::report::*;
+use cognate_bench::train::{On, Way};
 
 fn row(way: Way, seconds: [f64; 3], in_graph: Option<f64>, peak_bytes: u64) -> Row {
     let mut row = Row::new(
@@ -27,7 +27,7 @@ fn block(ours: [f64; 3], peak_bytes: u64) -> Block {
         row(Way::PyTorch, [1.0, 2.0, 1.0], None, 300_000_000),
         row(Way::Cognate, ours, Some(0.95), peak_bytes),
     ];
-    Block { shape: &SHAPES[1], threads: 2, parameters: 7_500_000, rows }
+    Block { shape: &SHAPES[1], on: On::Threads(2), parameters: 7_500_000, rows }
 }
 
 #[test]
@@ -57,8 +57,8 @@ fn every_missed_bound_is_named() {
     assert_eq!(
         block([1.1, 2.1, 1.0], 400_000_000).missed(),
         [
-            format!("{title}: 0.95 times PyTorch's tokens/s in f32, at least 1"),
-            format!("{title}: 1.50 times PyTorch's memory in f32, at most 1.3")
+            format!("{title}: 0.95 times tokens/s of PyTorch f32, at least 1"),
+            format!("{title}: 1.50 times memory of PyTorch f32, at most 1.3")
         ]
     );
 }

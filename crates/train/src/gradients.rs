@@ -1,6 +1,6 @@
 //! The gradient graph: from a loss, with learned weights as inputs.
 
-use cognate_graph::{Builder, DType, Error as GraphError, Graph, Op, Program, Shape, Tensor};
+use cognate_graph::{Builder, DType, Error as GraphError, Graph, Op, Program, Shape, Tensor, Type};
 use cognate_model::LossNames;
 use cognate_passes::feed::feed;
 use cognate_passes::gradient::gradient;
@@ -58,19 +58,24 @@ pub fn gradients_in_half(loss: &Program, learned: &[&str]) -> Result<Program, Er
     let [program] = made.programs.as_slice() else { unreachable!("one for each program") };
     let graph = feed(&fold(program.graph())?, |path| learned.contains(&path))?;
     let graph = gradient(&scaled(&graph)?, SCALED, learned)?;
-    Ok(Program::new(graph, program.weights().clone())?)
+    Ok(Program::new(graph, loss.weights().clone())?)
 }
 
 /// Output of the scaled loss.
 const SCALED: &str = "scaled_loss";
 
-/// The graph with the loss times [`LOSS_SCALE`] as another output.
+/// The graph with the loss times [`LOSS_SCALE`] as another output, and with weights in f32, which are
+/// cast.
 fn scaled(graph: &Graph) -> Result<Graph, GraphError> {
     let builder = Builder::new(graph.name());
     let mut values: Vec<Tensor<'_>> = Vec::new();
     for (_, node) in graph.iter() {
         values.push(match node.op {
             Op::Input => builder.input(&node.name, node.ty.dtype, node.ty.shape.clone()),
+            Op::Parameter if node.ty.dtype == DType::F16 => {
+                let ty = Type::new(DType::F32, node.ty.shape.clone());
+                builder.parameter(&node.name, ty).cast(DType::F16)
+            }
             _ => builder.copy(node, |input| values[input.index()]),
         });
     }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use cognate_model::{DropoutRates, Preset};
+use cognate_model::DropoutRates;
 use cognate_runtime::Ort;
 use ndarray::array;
 
@@ -64,7 +64,7 @@ fn ort() -> Option<(Ort, Model)> {
         cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` installs it");
         return None;
     };
-    Some((ort, Model::preset(Preset::Tiny, 1).unwrap()))
+    Some((ort, Model::open(&cognate_testing::bundled_checkpoint()).unwrap()))
 }
 
 #[test]

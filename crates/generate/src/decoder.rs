@@ -48,6 +48,11 @@ pub trait Decoder {
         false
     }
 
+    /// Whether another device computes, so that the search may use all threads of the processor.
+    fn leaves_processor_free(&self) -> bool {
+        false
+    }
+
     /// Appends `tokens: [batch, beams]` to hypotheses and returns the logits
     /// `[batch, beams, vocab]` of the next tokens, which the caller can overwrite until the next
     /// call. The first tokens are the start tokens, or the last ones of prompts. Beam `b` of

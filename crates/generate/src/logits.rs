@@ -112,23 +112,56 @@ impl<'d> Logits<'d> {
     /// The rows of a sentence of the batch, one for each beam.
     pub(crate) fn rows(&mut self, sentence: usize) -> impl Iterator<Item = Row<'_>> {
         let (_, beams, vocab) = self.scores.dim();
+        let of_rows = self.of_rows();
         let scores = self.scores.as_slice_mut().expect("in row-major order");
-        let scales = self.scales.map(|scales| &scales[sentence * beams..][..beams]);
-        let rows =
-            scores[sentence * beams * vocab..][..beams * vocab].chunks_exact_mut(vocab.max(1));
-        let columns = self.columns;
-        let columns = move |beam: usize| match columns {
-            LogitsColumns::All => Columns::All,
-            LogitsColumns::Chosen(tokens) => Columns::Chosen(tokens),
-            LogitsColumns::OfRows(tokens) => {
-                Columns::Chosen(&tokens[(sentence * beams + beam) * vocab..][..vocab])
-            }
-        };
-        let softmax = self.softmax.map(|softmax| &softmax[sentence * beams..][..beams]);
-        rows.enumerate().map(move |(beam, scores)| {
-            let scale = scales.map_or(1.0, |scales| scales[beam]);
-            let softmax = softmax.map(|softmax| Normalisation::new(scale, softmax[beam]));
-            Row { scores, scale, columns: columns(beam), softmax }
+        of_rows.of(sentence, &mut scores[sentence * beams * vocab..][..beams * vocab])
+    }
+
+    /// The rows of each sentence.
+    pub(crate) fn sentences(&mut self) -> Vec<impl Iterator<Item = Row<'_>>> {
+        let (_, beams, vocab) = self.scores.dim();
+        let of_rows = self.of_rows();
+        let scores = self.scores.as_slice_mut().expect("in row-major order");
+        let sentences = scores.chunks_exact_mut((beams * vocab).max(1)).enumerate();
+        sentences.map(|(sentence, scores)| of_rows.of(sentence, scores)).collect()
+    }
+
+    fn of_rows(&self) -> OfRows<'d> {
+        let (_, beams, vocab) = self.scores.dim();
+        let Self { scales, columns, softmax, .. } = *self;
+        OfRows { beams, vocab, scales, columns, softmax }
+    }
+}
+
+/// What belongs to the rows of all sentences besides their scores.
+#[derive(Clone, Copy)]
+struct OfRows<'d> {
+    beams: usize,
+    vocab: usize,
+    scales: Option<&'d [f32]>,
+    columns: LogitsColumns<'d>,
+    softmax: Option<&'d [[f32; 2]]>,
+}
+
+impl<'d> OfRows<'d> {
+    /// The rows of a sentence with these scores.
+    fn of<'l>(self, sentence: usize, scores: &'l mut [f32]) -> impl Iterator<Item = Row<'l>>
+    where
+        'd: 'l,
+    {
+        let Self { beams, vocab, scales, columns, softmax } = self;
+        let first = sentence * beams;
+        scores.chunks_exact_mut(vocab.max(1)).enumerate().map(move |(beam, scores)| {
+            let scale = scales.map_or(1.0, |scales| scales[first + beam]);
+            let columns = match columns {
+                LogitsColumns::All => Columns::All,
+                LogitsColumns::Chosen(tokens) => Columns::Chosen(tokens),
+                LogitsColumns::OfRows(tokens) => {
+                    Columns::Chosen(&tokens[(first + beam) * vocab..][..vocab])
+                }
+            };
+            let softmax = softmax.map(|softmax| Normalisation::new(scale, softmax[first + beam]));
+            Row { scores, scale, columns, softmax }
         })
     }
 }

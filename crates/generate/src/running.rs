@@ -3,9 +3,11 @@
 use crate::batch::{Event, Prompt, SentenceBatch};
 use crate::beam::Beams;
 use crate::independent::Samples;
+use crate::logits::Logits;
 use crate::scores::Row;
 use crate::{Decoder, Hypothesis, Result, Settings};
 use ndarray::{Array2, ArrayView3, Axis};
+use rayon::prelude::*;
 use std::mem;
 use std::ops::{ControlFlow, Range};
 
@@ -29,7 +31,7 @@ const PREFILL: usize = 8;
 pub(crate) type Observer<'o> = &'o mut dyn FnMut(Event<'_>) -> ControlFlow<()>;
 
 /// The hypotheses of a sentence.
-pub(crate) trait Search {
+pub(crate) trait Search: Send {
     /// The start token, the prefix and the generated tokens of a hypothesis.
     fn tokens(&self, hypothesis: usize) -> &[i64];
 
@@ -188,10 +190,15 @@ impl<'s> RunningBatch<'s> {
         let parents = Array2::from_shape_fn(shape, parent);
         let is_moved =
             parents.indexed_iter().any(|((_, hypothesis), parent)| hypothesis != *parent);
+        let is_free = decoder.leaves_processor_free();
         let mut logits =
             decoder.advance(is_moved.then_some(&parents), &Array2::from_shape_fn(shape, last))?;
-        for (row, Sentence { index, search }) in self.sentences.iter_mut().enumerate() {
-            search.read(*index, &mut logits.rows(row), settings, observer)?;
+        if is_free && settings.num_beams > 1 {
+            read_at_once(&mut self.sentences, logits, settings)?;
+        } else {
+            for (row, Sentence { index, search }) in self.sentences.iter_mut().enumerate() {
+                search.read(*index, &mut logits.rows(row), settings, observer)?;
+            }
         }
         let attention = settings
             .alignment_layer
@@ -257,4 +264,24 @@ impl<'s> RunningBatch<'s> {
             beams => beams,
         }
     }
+}
+
+/// The number of sentences that a thread takes from others at least.
+const SHARE: usize = 16;
+
+/// Lets all beam searches read on the threads of the processor: they call no observer before they
+/// advance.
+fn read_at_once(
+    sentences: &mut [Sentence],
+    mut logits: Logits<'_>,
+    settings: &Settings,
+) -> Result<()> {
+    let rows = logits.sentences();
+    let read = sentences.par_iter_mut().zip(rows).with_min_len(SHARE).map(
+        |(Sentence { index, search }, mut rows)| {
+            search.read(*index, &mut rows, settings, &mut |_| ControlFlow::Continue(()))
+        },
+    );
+    // The error of the first sentence, not of the fastest thread.
+    read.collect::<Vec<_>>().into_iter().collect()
 }

@@ -347,6 +347,10 @@ impl Decoder for SharedCacheDecoder {
         matches!(self.before, Before::Encoder(_)) && !self.decoder.has_own_memory()
     }
 
+    fn leaves_processor_free(&self) -> bool {
+        self.decoder.has_own_memory()
+    }
+
     fn joins(&self) -> bool {
         matches!(self.before, Before::Encoder(_)) && self.decoder.has_own_lengths()
     }

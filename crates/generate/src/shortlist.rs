@@ -108,6 +108,10 @@ impl Decoder for ShortlistDecoder {
         self.decoder.shares_first_step()
     }
 
+    fn leaves_processor_free(&self) -> bool {
+        self.decoder.leaves_processor_free()
+    }
+
     fn only_best(&mut self, best: &BestTokens) {
         // The best of all tokens may not be allowed.
         if self.restricts {

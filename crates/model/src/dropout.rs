@@ -88,7 +88,14 @@ struct Active<'g> {
     places: Cell<i64>,
     /// Residues over 509, `[rows, 4]`, by number of rows.
     rows: RefCell<HashMap<Dim, Tensor<'g>>>,
+    /// Residues `[places, columns, 4]` of [`TOGETHER`] places, by number of columns and the first
+    /// place.
+    columns: RefCell<HashMap<(Dim, i64), Tensor<'g>>>,
 }
+
+/// The number of places whose columns are hashed together: a GPU takes longer to start an
+/// operation than to hash a few thousand integers.
+const TOGETHER: i64 = 16;
 
 impl<'g> Dropout<'g> {
     /// No dropout.
@@ -104,6 +111,7 @@ impl<'g> Dropout<'g> {
             seed: builder.input(SEED, DType::I64, [] as [i64; 0]),
             places: Cell::new(0),
             rows: RefCell::default(),
+            columns: RefCell::default(),
         }))
     }
 
@@ -145,12 +153,19 @@ impl<'g> Active<'g> {
         let [leading @ .., width] = shape.dims() else { return builder.scalar(1.0) };
         let count = leading.iter().fold(Dim::from(1), |count, dim| count * dim);
         let place = self.places.replace(self.places.get() + 1);
-        let rows = *self
-            .rows
+        let rows = *self.rows.borrow_mut().entry(count.clone()).or_insert_with_key(|count| {
+            self.residues(count, &[-1]).reshape([count.clone(), KEYS.into()]) / RESIDUES as f32
+        });
+        let first = place - place % TOGETHER;
+        let places: Vec<i64> = (first..first + TOGETHER).collect();
+        let columns = *self
+            .columns
             .borrow_mut()
-            .entry(count.clone())
-            .or_insert_with_key(|count| self.residues(count, -1) / RESIDUES as f32);
-        let columns = self.residues(width, place);
+            .entry((width.clone(), first))
+            .or_insert_with(|| self.residues(width, &places));
+        let columns = columns
+            .slice(0, place - first, place - first + 1)
+            .reshape([width.clone(), KEYS.into()]);
         // Offset by half a residue, so that rounding never crosses an integer.
         let half = builder.scalar(0.5 / RESIDUES as f32).expand([width]);
         let numbers = rows.linear(columns, Some(half));
@@ -160,25 +175,24 @@ impl<'g> Active<'g> {
         (is_kept * (1.0 / kept)).reshape(shape)
     }
 
-    /// Random residues `[count, 4]`, different at every position.
-    fn residues(&self, count: &Dim, place: i64) -> Tensor<'g> {
+    /// Random residues `[places, count, 4]`, different at every position.
+    fn residues(&self, count: &Dim, places: &[i64]) -> Tensor<'g> {
         let builder = self.seed.builder();
         let integer = |value| builder.integer(value);
         let remainder = |x: Tensor<'g>, divisor| x % integer(divisor);
         // Not a range: tract 0.23.9 propagates the formula of a range's elements through later
         // operations until it overflows.
         let indices = integer(1).expand([count * KEYS]).cumulative_sum();
-        let key = remainder(
-            remainder(self.seed, PRIME) * integer(STEPS[0])
-                + integer((place + 2) * STEPS[1] % PRIME),
-            PRIME,
-        );
+        let offsets = places.iter().map(|place| (place + 2) * STEPS[1] % PRIME).collect();
+        let offsets = builder.integers(offsets).reshape([places.len() as i64, 1]);
+        let keys = remainder(remainder(self.seed, PRIME) * integer(STEPS[0]) + offsets, PRIME);
         // Almost squares modulo a prime (tract 0.23.9 has no squares of integers), plus a different
         // step per element, so that no two remain equal.
-        let steps = indices * integer(STEPS[2]) + key;
+        let steps = indices * integer(STEPS[2]) + keys;
         let hashed = (0..3).fold(remainder(steps, PRIME), |x, _| {
             remainder(x * (x + integer(SHIFT)) + steps, PRIME)
         });
-        remainder(hashed, RESIDUES).cast(DType::F32).reshape([count, &KEYS.into()])
+        let places = Dim::from(places.len() as i64);
+        remainder(hashed, RESIDUES).cast(DType::F32).reshape([places, count.clone(), KEYS.into()])
     }
 }

@@ -368,9 +368,10 @@ impl Best {
         let n_rows = scores.len_of(Axis(0));
         let mut logits = Vec::with_capacity(n_rows * width);
         let rows = scores.outer_iter().zip(tokens.outer_iter()).zip(always.outer_iter());
+        let mut row: Vec<(i64, f32)> = Vec::with_capacity(n);
         for ((scores, tokens), always) in rows {
-            let mut row: Vec<(i64, f32)> =
-                tokens.iter().copied().zip(scores.iter().copied()).collect();
+            row.clear();
+            row.extend(tokens.iter().copied().zip(scores.iter().copied()));
             for (&token, &score) in self.always.iter().zip(always) {
                 if row.iter().all(|(known, _)| *known != token) {
                     row.push((token, score));

@@ -24,7 +24,7 @@ use std::mem;
 const NEVER: f32 = -1e9;
 
 /// A running hypothesis.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Running {
     /// With the start token and the prefix.
     tokens: Vec<i64>,
@@ -224,7 +224,7 @@ impl Beams {
             // As a score of this length.
             self.margin = self.margin.min(distance / (n_new as f32).powf(settings.length_penalty));
         }
-        let (mut running, mut parents, mut finished) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut next, mut finished) = (Vec::with_capacity(beams), Vec::new());
         let mut ranked: Vec<_> = continuations.iter().enumerate().collect();
         // Sampled ones are in the order of draws, by which they finish; those that continue are
         // chosen by score.
@@ -233,15 +233,13 @@ impl Beams {
             let ends = !is_given && settings.eos_tokens.contains(&token);
             let n_finished = self.finished.len() + finished.len();
             let may_finish = match most {
-                Some(most) if ends => running.len() < beams && n_finished < most,
+                Some(most) if ends => next.len() < beams && n_finished < most,
                 Some(_) => n_finished < beams,
                 None => rank < beams && !closed && improvable,
             };
             if !ends && !is_last {
-                if running.len() < beams {
-                    let (tokens, alignment) = extended(parent, Some(token));
-                    running.push(Running { tokens, log_probability: score, alignment });
-                    parents.push(parent);
+                if next.len() < beams {
+                    next.push(Continuation { parent, token, score });
                 }
             } else if may_finish {
                 let (tokens, alignment) = extended(parent, Some(token).filter(|_| !ends));
@@ -267,7 +265,7 @@ impl Beams {
         self.finished.extend(finished);
         // Stable: the earlier of equals stays first.
         self.finished.sort_by(|a, b| b.score.total_cmp(&a.score));
-        self.running = running;
+        self.go_on(&next, attention);
         self.margin =
             self.margin.min(between(&self.finished[(beams - 1).min(self.finished.len())..], 1));
         self.finished.truncate(most.unwrap_or(beams).max(beams));
@@ -275,7 +273,25 @@ impl Beams {
         if matches!(settings.early_stopping, EarlyStopping::Heuristic | EarlyStopping::Never) {
             self.margin = self.margin.min(self.lead(self.n_new(), settings).abs());
         }
-        parents
+        next.into_iter().map(|chosen| chosen.parent).collect()
+    }
+
+    /// Replaces the running hypotheses by continuations of them.
+    fn go_on(&mut self, next: &[Continuation], attention: Option<ArrayView3<'_, f32>>) {
+        let mut before = mem::take(&mut self.running);
+        for (index, &Continuation { parent, token, score }) in next.iter().enumerate() {
+            // The last that continues a hypothesis takes its memory.
+            let is_last = next[index + 1..].iter().all(|other| other.parent != parent);
+            let Running { mut tokens, mut alignment, .. } = match is_last {
+                true => mem::take(&mut before[parent]),
+                false => before[parent].clone(),
+            };
+            tokens.push(token);
+            alignment.extend(attention.map(|attention| {
+                crate::alignment(attention.index_axis(Axis(0), parent), &self.prompt.source)
+            }));
+            self.running.push(Running { tokens, log_probability: score, alignment });
+        }
     }
 
     /// The number of tokens after the prefix of running hypotheses.

@@ -202,16 +202,19 @@ impl LastLogits {
         let is_right = rows == batch * beams && columns.is_multiple_of(2) && columns >= n_sums;
         let all = found.as_slice().filter(|_| is_right).ok_or_else(wrong)?;
         let n = (columns - n_sums) / 2;
-        let parts =
-            all.chunks_exact(columns.max(1)).map(|row| (&row[..n], &row[n..2 * n], &row[2 * n..]));
-        let tokens =
-            parts.clone().flat_map(|(tokens, ..)| tokens).map(|&token| token as i64).collect();
-        let scores = parts.clone().flat_map(|(_, scores, _)| scores).copied().collect();
+        let (mut tokens, mut scores) = (Vec::with_capacity(rows * n), Vec::with_capacity(rows * n));
+        let mut sums = softmax.then(|| Vec::with_capacity(rows));
+        for row in all.chunks_exact(columns.max(1)) {
+            tokens.extend(row[..n].iter().map(|&token| token as i64));
+            scores.extend_from_slice(&row[n..2 * n]);
+            if let Some(sums) = &mut sums {
+                sums.push([row[2 * n], row[2 * n + 1]]);
+            }
+        }
         let scores = Array3::from_shape_vec((batch, beams, n), scores).map_err(|_| wrong())?;
-        let softmax = softmax.then(|| parts.map(|(.., sums)| [sums[0], sums[1]]).collect());
         self.put_scales(scales)?;
         let BestLogits { scores, tokens, softmax } =
-            self.best.insert(BestLogits { scores, tokens, softmax });
+            self.best.insert(BestLogits { scores, tokens, softmax: sums });
         let logits = Logits {
             columns: LogitsColumns::OfRows(tokens),
             softmax: softmax.as_deref(),

@@ -193,7 +193,7 @@ impl<'s> RunningBatch<'s> {
         let is_free = decoder.leaves_processor_free();
         let mut logits =
             decoder.advance(is_moved.then_some(&parents), &Array2::from_shape_fn(shape, last))?;
-        if is_free && settings.num_beams > 1 {
+        if is_free && settings.num_beams > 1 && self.sentences.len() >= MANY {
             read_at_once(&mut self.sentences, logits, settings)?;
         } else {
             for (row, Sentence { index, search }) in self.sentences.iter_mut().enumerate() {
@@ -265,6 +265,9 @@ impl<'s> RunningBatch<'s> {
         }
     }
 }
+
+/// The number of sentences from which threads, which sleep, are worth waking.
+const MANY: usize = 128;
 
 /// The number of sentences that a thread takes from others at least.
 const SHARE: usize = 16;

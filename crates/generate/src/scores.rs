@@ -96,9 +96,9 @@ impl Normalisation {
         Self { scale, largest, log_sum }
     }
 
-    /// The softmax of a row; `maxima` are the largest scores of its chunks.
+    /// The softmax of a row; `maxima` are those of [`maxima`].
     fn of(scores: &[f32], scale: f32, maxima: &[f32]) -> Self {
-        let largest = largest_of(maxima) * scale;
+        let largest = largest_of(if maxima.is_empty() { scores } else { maxima }) * scale;
         // A sum over the vocabulary would lose precision in f32.
         let mut sum = 0.0;
         for chunk in scores.chunks(CHUNK) {
@@ -119,7 +119,7 @@ impl Normalisation {
 pub(crate) struct Candidates<'l> {
     scores: &'l mut [f32],
     normalisation: Normalisation,
-    /// An upper bound of the scores of each chunk.
+    /// An upper bound of the scores of each chunk; none for a single one.
     maxima: Vec<f32>,
     /// The score of the hypothesis.
     so_far: f32,
@@ -150,8 +150,11 @@ impl<'l> Candidates<'l> {
     }
 }
 
-/// The largest score of each chunk.
+/// The largest score of each chunk; none for a single one, which has no others to skip.
 fn maxima(scores: &[f32]) -> Vec<f32> {
+    if scores.len() <= CHUNK {
+        return Vec::new();
+    }
     scores.chunks(CHUNK).map(largest_of).collect()
 }
 
@@ -227,11 +230,10 @@ pub(crate) fn best_continuations<'r>(
     let mut bound = None;
     for (parent, candidates) in rows.into_iter().enumerate() {
         let total = |score: f32| candidates.so_far + candidates.normalisation.apply(score);
-        for (number, (chunk, &largest)) in
-            candidates.scores.chunks(CHUNK).zip(&candidates.maxima).enumerate()
-        {
+        for (number, chunk) in candidates.scores.chunks(CHUNK).enumerate() {
             // Rounding is monotonic, so none of them is larger.
-            if bound.is_some_and(|bound| total(largest) <= bound) {
+            let largest = candidates.maxima.get(number);
+            if bound.zip(largest).is_some_and(|(bound, &largest)| total(largest) <= bound) {
                 continue;
             }
             for (token, &score) in (number * CHUNK..).zip(chunk) {

@@ -157,15 +157,13 @@ impl SharedCacheDecoder {
         let outputs =
             self.run(tokens.clone(), self.holders.slice(s![.., .., ..past]).to_owned())?;
         let has_own_lengths = self.decoder.has_own_lengths();
-        for (index, (mut sentence, [past, _])) in
-            self.holders.outer_iter_mut().zip(&mut self.lengths).enumerate()
-        {
-            if is_real(index) {
-                sentence
-                    .column_mut(*past)
-                    .iter_mut()
-                    .enumerate()
-                    .for_each(|(beam, holder)| *holder = beam as i64);
+        let (_, beams, capacity) = self.holders.dim();
+        let holders = self.holders.as_slice_mut().expect("in row-major order");
+        for (sentence, [past, _]) in self.lengths.iter_mut().enumerate() {
+            if is_real(sentence) {
+                for beam in 0..beams {
+                    holders[(sentence * beams + beam) * capacity + *past] = beam as i64;
+                }
             } else if has_own_lengths {
                 // The next token is written over it.
                 continue;
@@ -173,6 +171,28 @@ impl SharedCacheDecoder {
             *past += 1;
         }
         Ok(outputs)
+    }
+
+    /// Gives each beam of all sentences the past of its parent.
+    fn follow(&mut self, parents: &Array2<usize>) {
+        let (_, beams, capacity) = self.holders.dim();
+        let holders = self.holders.as_slice_mut().expect("in row-major order");
+        let mut before = Vec::with_capacity(beams * capacity);
+        for ((sentence, parents), [past, _]) in holders
+            .chunks_exact_mut((beams * capacity).max(1))
+            .zip(parents.outer_iter())
+            .zip(&self.lengths)
+        {
+            if parents.iter().enumerate().all(|(beam, &parent)| beam == parent) {
+                continue;
+            }
+            before.clear();
+            before.extend_from_slice(sentence);
+            for (beam, &parent) in parents.iter().enumerate() {
+                sentence[beam * capacity..][..*past]
+                    .copy_from_slice(&before[parent * capacity..][..*past]);
+            }
+        }
     }
 
     /// Reads tokens `[batch, n]`, `n > 1`, from the first position on, in the caches of each
@@ -460,13 +480,7 @@ impl Decoder for SharedCacheDecoder {
         let (parents, tokens) =
             (parents_in_slots.as_ref().or(parents), tokens_in_slots.as_ref().unwrap_or(tokens));
         if let Some(parents) = parents {
-            for (mut sentence, parents) in self.holders.outer_iter_mut().zip(parents.outer_iter()) {
-                if parents.iter().enumerate().any(|(beam, &parent)| beam != parent) {
-                    let chosen: Vec<usize> = parents.to_vec();
-                    let chosen = sentence.select(Axis(0), &chosen);
-                    sentence.assign(&chosen);
-                }
-            }
+            self.follow(parents);
         }
         let is_shared = tokens.ncols() < self.holders.len_of(Axis(1)) && self.longest(PAST) == 0;
         let mut outputs =

@@ -139,7 +139,7 @@ impl LoadedModel {
                 Some(model)
             }
         };
-        let mut layout = Layout::Cognate;
+        let (mut layout, mut left) = (Layout::Cognate, Vec::new());
         let copies = Copies::load(&options.device, |device| {
             let load = Options { without_outputs, ..options.of_engine(device) };
             let graphs = match (&source, &model) {
@@ -157,8 +157,12 @@ impl LoadedModel {
                 }
             };
             layout = graphs.0;
+            left = graphs.1.iter().flat_map(|graph| graph.left_to_processor()).cloned().collect();
             Ok::<_, Error>(graphs.1)
         })?;
+        if !left.is_empty() {
+            notices.push(Notice::LeftToProcessor { nodes: left });
+        }
         let Files { config, given, settings, tokenizer, target_naming } = files;
         let sizes = match (&source, layout) {
             (ModelSource::Exported(folder), Layout::Generate) => fixed_sizes(folder)?,

@@ -39,6 +39,11 @@ pub enum Notice {
         /// The maximum number of tokens.
         limit: usize,
     },
+    /// A GPU leaves operations to the processor, which is slow.
+    LeftToProcessor {
+        /// Operators and names of the graphs' nodes.
+        nodes: Vec<String>,
+    },
     /// The processor lacks instructions for 8-bit products.
     NoVnni,
     /// Several threads were requested, but the engine uses one.
@@ -74,6 +79,10 @@ impl fmt::Display for Notice {
             Notice::NoTokenizer { reason, consequence } => write!(f, "{reason}; {consequence}"),
             Notice::LinesCut { file, n_cut, n_lines, limit } => {
                 write!(f, "{file}: {n_cut} of {n_lines} lines were truncated to {limit} tokens, the model's positions")
+            }
+            Notice::LeftToProcessor { nodes } => {
+                let (n, are) = (nodes.len(), if nodes.len() == 1 { "node runs" } else { "nodes run" });
+                write!(f, "{n} {are} on the processor, not on the GPU, and will be slow: {}", listed(nodes))
             }
             Notice::NoVnni => f.write_str(
                 "this processor has no VNNI instructions, without which ONNX Runtime's 8-bit sums saturate; expect worse translations, or \

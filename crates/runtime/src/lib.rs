@@ -177,6 +177,12 @@ pub trait Loaded: Send + Sync {
     /// Creates a session, which needs no memory for weights. Sessions of one source may run at
     /// the same time.
     fn session(self: Arc<Self>) -> Box<dyn Session>;
+
+    /// Operators and names of the nodes that a GPU leaves to the processor, except those of shapes;
+    /// none if the processor computes all.
+    fn left_to_processor(&self) -> &[String] {
+        &[]
+    }
 }
 
 /// An executable instance of a loaded graph.

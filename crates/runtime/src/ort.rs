@@ -12,8 +12,7 @@ mod session;
 use self::library::{Found, Library, Places};
 use self::session::Shared;
 use crate::{
-    Device, Engine, Error, ErrorKind, Loaded, Options, Result, Runtime, Values, in_memory,
-    read_checked,
+    Device, Engine, Error, ErrorKind, Loaded, Options, Result, Runtime, in_memory, read_checked,
 };
 use ::ort::environment::{Environment, EnvironmentBuilder};
 use ::ort::ep::{CUDA, ExecutionProvider};
@@ -123,18 +122,12 @@ impl Ort {
         }
     }
 
-    /// Runs the file at `path` once, and counts the nodes that each execution provider ran,
-    /// according to ONNX Runtime's profile.
+    /// Loads the file at `path`, and counts the nodes of each execution provider.
     ///
     /// # Errors
-    /// If the file cannot be loaded or run, or the profile cannot be read.
-    pub fn placement(
-        &self,
-        path: &Path,
-        options: &Options,
-        inputs: &Values,
-    ) -> Result<BTreeMap<String, usize>> {
-        placement::count(self, path, options, inputs)
+    /// If the file cannot be loaded.
+    pub fn placement(&self, path: &Path, options: &Options) -> Result<BTreeMap<String, usize>> {
+        read_checked(path, || Shared::placement(self, path, options))
     }
 }
 
@@ -156,7 +149,7 @@ impl Runtime for Ort {
 
     fn read_file(&self, path: &Path, options: &Options) -> Result<Arc<dyn Loaded>> {
         read_checked(path, || {
-            let shared: Arc<dyn Loaded> = Arc::new(Shared::load(self, path, options, None)?);
+            let shared: Arc<dyn Loaded> = Arc::new(Shared::load(self, path, options)?);
             Ok(shared)
         })
     }

@@ -6,10 +6,10 @@
 //! - [`Batches`]: token-budget batches in seeded order, [`Prefetch`]ed by a thread, resumed at any
 //!   [`Position`].
 //! - [`config::TrainingConfig`]: the settings file; one error reports all its problems.
-//! - [`gradients`] extends a loss graph with the gradients `gradient.PATH` of all learned weights;
-//!   [`Optimiser::update`] is the graph from gradients and state to the new state. Gradients can be
-//!   summed over batches and processes in between. [`training_step`] is both in one graph, for
-//!   other programs.
+//! - [`gradients`] extends a loss graph with the gradients `gradient.PATH` of all learned weights, and
+//!   [`gradients_in_half`] with those of layers in f16; [`Optimiser::update`] is the graph from
+//!   gradients and state to the new state. Gradients can be summed over batches and processes in
+//!   between. [`training_step`] is both in one graph, for other programs.
 //! - [`Trainer`]: the training loop with validation, checkpoints and a log, in one process or
 //!   several [`Ranks`]; [`EventFile`] repeats the log for TensorBoard, and [`grid`] makes one run
 //!   for each combination of settings.

@@ -1,85 +1,129 @@
-//! The placement of nodes, from ONNX Runtime's profile.
+//! The providers of a session's nodes, which ONNX Runtime records on request.
 //!
-//! A session with CUDA's provider may still place nodes on the CPU; the profile contains the
-//! provider of each node that ran.
+//! A session with CUDA's provider may still place nodes on the CPU.
 
-use crate::ort::Ort;
-use crate::ort::session::Shared;
-use crate::{Error, ErrorKind, Loaded, Options, Result, Values, read_checked};
-use serde_json::Value as Json;
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::{env, fs, process};
+use ::ort::AsPointer;
+use ::ort::session::{SharedSessionInner, builder::SessionBuilder};
+use std::ffi::{CStr, c_char};
+use std::ptr;
+use std::slice;
 
-/// Runs the file at `path` once, and counts the nodes that each provider ran.
-pub(super) fn count(
-    ort: &Ort,
-    path: &Path,
-    options: &Options,
-    inputs: &Values,
-) -> Result<BTreeMap<String, usize>> {
-    static PROFILES: AtomicUsize = AtomicUsize::new(0);
-    let number = PROFILES.fetch_add(1, Ordering::Relaxed);
-    let beginning = env::temp_dir().join(format!("cognate-profile-{}-{number}", process::id()));
-    let shared =
-        read_checked(path, || Ok(Arc::new(Shared::load(ort, path, options, Some(&beginning))?)))?;
-    let run = shared.clone().session().run(inputs);
-    // The file must be removed even if the run failed.
-    let profile = shared.end_profile()?;
-    let text = fs::read(&profile);
-    // Best effort: a file left in the temporary folder is harmless.
-    let _ = fs::remove_file(&profile);
-    run?;
-    let wrong = |reason: String| {
-        Error::new(
-            ErrorKind::Run,
-            &profile,
-            format!("cannot read ONNX Runtime's profile: {reason}"),
-        )
-    };
-    let text = text.map_err(|error| wrong(error.to_string()))?;
-    let events: Vec<Json> =
-        serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
-    Ok(nodes_by_provider(&events))
+/// Integers of shapes, which ONNX Runtime computes on the CPU on purpose.
+const OF_SHAPES: [&str; 23] = [
+    "Shape",
+    "Size",
+    "Gather",
+    "Concat",
+    "Slice",
+    "Squeeze",
+    "Unsqueeze",
+    "Reshape",
+    "Range",
+    "Cast",
+    "ConstantOfShape",
+    "Expand",
+    "Add",
+    "Sub",
+    "Mul",
+    "Div",
+    "Mod",
+    "Max",
+    "Min",
+    "Equal",
+    "Where",
+    "ReduceMax",
+    "ReduceProd",
+];
+
+/// A node and its provider.
+pub(super) struct Placed {
+    pub(super) provider: String,
+    operator: String,
+    name: String,
 }
 
-/// Each node has one event of the category `Node` whose name ends in `_kernel_time`.
-fn nodes_by_provider(events: &[Json]) -> BTreeMap<String, usize> {
-    let mut counts = BTreeMap::new();
-    for event in events {
-        let is_kernel = event["cat"] == "Node"
-            && event["name"].as_str().is_some_and(|name| name.ends_with("_kernel_time"));
-        if let (true, Some(provider)) = (is_kernel, event["args"]["provider"].as_str()) {
-            *counts.entry(provider.to_string()).or_default() += 1;
+/// Requests the record.
+pub(super) fn recorded(builder: SessionBuilder) -> ::ort::Result<SessionBuilder> {
+    Ok(builder.with_config_entry("session.record_ep_graph_assignment_info", "1")?)
+}
+
+/// The nodes of a session whose builder is [`recorded`].
+pub(super) fn nodes(session: &SharedSessionInner) -> ::ort::Result<Vec<Placed>> {
+    let mut placed = Vec::new();
+    let api = ::ort::api();
+    // SAFETY: the functions write a pointer and a count, or a string, that belong to the session.
+    unsafe {
+        let groups = listed(|list, count| {
+            (api.Session_GetEpGraphAssignmentInfo)(session.ptr(), list, count)
+        })?;
+        for &group in groups {
+            let provider = text(|text| (api.EpAssignedSubgraph_GetEpName)(group, text))?;
+            let nodes =
+                listed(|list, count| (api.EpAssignedSubgraph_GetNodes)(group, list, count))?;
+            for &node in nodes {
+                placed.push(Placed {
+                    provider: provider.clone(),
+                    operator: text(|text| (api.EpAssignedNode_GetOperatorType)(node, text))?,
+                    name: text(|text| (api.EpAssignedNode_GetName)(node, text))?,
+                });
+            }
         }
     }
-    counts
+    Ok(placed)
+}
+
+/// Operators and names of the nodes that a GPU leaves to the CPU, except those of shapes.
+pub(super) fn left_to_cpu(nodes: &[Placed]) -> Vec<String> {
+    let left = nodes.iter().filter(|node| {
+        node.provider == "CPUExecutionProvider" && !OF_SHAPES.contains(&node.operator.as_str())
+    });
+    left.map(|node| format!("{} {}", node.operator, node.name)).collect()
+}
+
+/// # Safety
+/// The call writes a list and its length, or fails.
+unsafe fn listed<'s, T>(
+    call: impl FnOnce(*mut *const *const T, *mut usize) -> ::ort::sys::OrtStatusPtr,
+) -> ::ort::Result<&'s [*const T]> {
+    let (mut list, mut count) = (ptr::null(), 0);
+    let status = call(&raw mut list, &raw mut count);
+    // SAFETY: as the caller promises.
+    unsafe {
+        ::ort::Error::result_from_status(status)?;
+        Ok(if count == 0 { &[] } else { slice::from_raw_parts(list, count) })
+    }
+}
+
+/// # Safety
+/// The call writes a string, or fails.
+unsafe fn text(
+    call: impl FnOnce(*mut *const c_char) -> ::ort::sys::OrtStatusPtr,
+) -> ::ort::Result<String> {
+    let mut text = ptr::null();
+    let status = call(&raw mut text);
+    // SAFETY: as the caller promises.
+    unsafe {
+        ::ort::Error::result_from_status(status)?;
+        Ok(CStr::from_ptr(text).to_string_lossy().into_owned())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
-    fn kernels_are_counted_and_other_events_are_not() {
-        let kernel = |provider: &str| json!({"cat": "Node", "name": "a/MatMul_kernel_time", "args": {"provider": provider}});
-        let events = [
-            json!({"cat": "Session", "name": "model_run", "args": {}}),
-            kernel("CUDAExecutionProvider"),
-            json!({"cat": "Node", "name": "a/MatMul_fence_before", "args": {"provider": "CUDAExecutionProvider"}}),
-            kernel("CPUExecutionProvider"),
-            kernel("CUDAExecutionProvider"),
+    fn nodes_of_shapes_belong_on_the_processor() {
+        let node = |provider: &str, operator: &str| Placed {
+            provider: provider.into(),
+            operator: operator.into(),
+            name: "a/b".into(),
+        };
+        let nodes = [
+            node("CUDAExecutionProvider", "MatMul"),
+            node("CPUExecutionProvider", "Shape"),
+            node("CPUExecutionProvider", "MatMul"),
         ];
-        let counts = nodes_by_provider(&events);
-        assert_eq!(
-            counts,
-            BTreeMap::from([
-                ("CPUExecutionProvider".into(), 1),
-                ("CUDAExecutionProvider".into(), 2)
-            ])
-        );
+        assert_eq!(left_to_cpu(&nodes), ["MatMul a/b"]);
     }
 }

@@ -14,6 +14,7 @@ mod together;
 use crate::huge_pages::{self, HugePages};
 use crate::ort::Ort;
 use crate::ort::kernels;
+use crate::ort::placement::{self, Placed, left_to_cpu};
 use crate::program::{Substituted, substitute};
 use crate::signature::{self, Element, Given, Input, Signature};
 use crate::{
@@ -36,6 +37,7 @@ use gpu::{Caches, Form, Order, RowOperations};
 use ndarray::{ArrayD, ArrayViewMutD, Axis};
 use prost::Message;
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char};
 use std::fmt::{Debug, Display};
 use std::num::NonZeroUsize;
@@ -57,6 +59,8 @@ pub(super) struct Shared {
     own_lengths: bool,
     prefill: bool,
     device: Device,
+    /// The nodes that a GPU leaves to the processor.
+    left: Vec<String>,
     /// Of a decoder with shared caches on a GPU.
     caches: Option<Caches>,
     /// On a GPU.
@@ -68,17 +72,37 @@ impl Loaded for Shared {
     fn session(self: Arc<Self>) -> Box<dyn Session> {
         Box::new(OrtSession { shared: self })
     }
+
+    fn left_to_processor(&self) -> &[String] {
+        &self.left
+    }
 }
 
 impl Shared {
-    /// Loads the file at `path`; with `profile`, ONNX Runtime writes its profile to a file
-    /// with that prefix.
-    pub(super) fn load(
+    /// Loads the file at `path`.
+    pub(super) fn load(ort: &Ort, path: &Path, options: &Options) -> Result<Self> {
+        Self::load_recorded(ort, path, options, options.device.is_gpu()).map(|(shared, _)| shared)
+    }
+
+    /// Counts the nodes of each provider.
+    pub(super) fn placement(
         ort: &Ort,
         path: &Path,
         options: &Options,
-        profile: Option<&Path>,
-    ) -> Result<Self> {
+    ) -> Result<BTreeMap<String, usize>> {
+        let (_, nodes) = Self::load_recorded(ort, path, options, true)?;
+        let mut counts = BTreeMap::new();
+        nodes.into_iter().for_each(|node| *counts.entry(node.provider).or_default() += 1);
+        Ok(counts)
+    }
+
+    /// Loads the file at `path`, with its nodes if they are recorded.
+    fn load_recorded(
+        ort: &Ort,
+        path: &Path,
+        options: &Options,
+        is_recorded: bool,
+    ) -> Result<(Self, Vec<Placed>)> {
         let before = huge_pages::Before::loading(options);
         let place = path.display().to_string();
         let engine = format!("ONNX Runtime {}, {}", ort.version, provider(options.device));
@@ -92,7 +116,10 @@ impl Shared {
             };
             Error::new(kind, &place, format!("{engine} cannot load it: {text}"))
         };
-        let mut builder = builder(ort, options, profile).map_err(wrong)?;
+        let mut builder = builder(ort, options).map_err(wrong)?;
+        if is_recorded {
+            builder = placement::recorded(builder).map_err(wrong)?;
+        }
         if let Device::Cuda(number) = options.device {
             builder = with_cuda(ort, builder, number)?;
         }
@@ -141,7 +168,14 @@ impl Shared {
             )
         })?;
         let (inner, session) = (session.inner(), Mutex::new(session));
-        Ok(Self {
+        let nodes = match is_recorded {
+            true => placement::nodes(&inner).map_err(|error| {
+                Error::new(ErrorKind::Load, signature.place(), one_line(&error))
+            })?,
+            false => Vec::new(),
+        };
+        let shared = Self {
+            left: if options.device.is_gpu() { left_to_cpu(&nodes) } else { Vec::new() },
             inner,
             session,
             signature,
@@ -156,14 +190,8 @@ impl Shared {
                 Device::Cuda(number) => Some(RowOperations::new(ort, number)),
             },
             huge_pages: before.loaded(),
-        })
-    }
-
-    /// Ends the profile that [`Shared::load`] began, and returns the file's path.
-    pub(super) fn end_profile(&self) -> Result<String> {
-        self.alone()
-            .end_profiling()
-            .map_err(|error| Error::new(ErrorKind::Run, self.signature.place(), error))
+        };
+        Ok((shared, nodes))
     }
 
     /// Locks the session; a panic does not invalidate the library's session.
@@ -271,7 +299,7 @@ fn provider(device: Device) -> &'static str {
     }
 }
 
-fn builder(ort: &Ort, options: &Options, profile: Option<&Path>) -> ::ort::Result<SessionBuilder> {
+fn builder(ort: &Ort, options: &Options) -> ::ort::Result<SessionBuilder> {
     // Memory patterns are planned and stored for each combination of sizes; a decoder's past
     // differs at every step (5% slower).
     let mut builder = Engine::builder(&ort.environment)?.with_memory_pattern(false)?;
@@ -284,9 +312,6 @@ fn builder(ort: &Ort, options: &Options, profile: Option<&Path>) -> ::ort::Resul
         // A thread for each core, which must not take it from other work while it waits.
         None => builder.with_intra_op_spinning(false)?,
     };
-    if let Some(profile) = profile {
-        builder = builder.with_profiling(profile)?;
-    }
     Ok(builder)
 }
 

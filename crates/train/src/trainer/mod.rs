@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cognate_model::Model;
-use cognate_pipeline::SourceEncoder;
+use cognate_pipeline::{Notice, SourceEncoder};
 use cognate_runtime::Options;
 use cognate_text::Tokenizer;
 
@@ -102,7 +102,7 @@ impl<'r> Trainer<'r> {
                 out.display()
             )))?;
         }
-        let start = match (&resumed, &config.model.init, &config.tokenizer.from) {
+        let mut start = match (&resumed, &config.model.init, &config.tokenizer.from) {
             // Checkpoints contain merged weights; adapters belong to the original ones.
             (Some(_), Some(init), _) if config.tuning.lora_rank.is_some() => {
                 Start::checkpoint(init)?
@@ -143,6 +143,10 @@ impl<'r> Trainer<'r> {
             in_half: config.optimiser.precision == Precision::F16,
         };
         let mut step = Step::new(&recipes, machine.runtime, &options, machine.ranks)?;
+        if let nodes @ [_, ..] = step.left_to_processor() {
+            let notice = Notice::LeftToProcessor { nodes: nodes.to_vec() };
+            start.warnings.push(notice.to_string());
+        }
         let fresh = Run::new(told, corpus.fingerprint());
         let (output, run) = match (resumed, former) {
             (Some((output, folder)), Some(former)) => {

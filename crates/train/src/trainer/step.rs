@@ -58,6 +58,7 @@ pub(super) struct Step<'r> {
     updates: u64,
     /// Time spent in the engine.
     computed: Duration,
+    left: Vec<String>,
 }
 
 /// How weights are updated.
@@ -140,7 +141,9 @@ impl<'r> Step<'r> {
         if !in_blocks {
             programs.push(Program::new(optimiser.update(&shapes)?, Weights::default())?);
         }
-        let mut graphs = runtime.read_graphs(&programs, options)?.into_iter().map(Loaded::session);
+        let graphs = runtime.read_graphs(&programs, options)?;
+        let left = graphs.iter().flat_map(|graph| graph.left_to_processor()).cloned().collect();
+        let mut graphs = graphs.into_iter().map(Loaded::session);
         let mut session = || graphs.next().expect("a graph for each program");
         let (gradients, loss) = (session(), session());
         let update = if *in_blocks {
@@ -171,7 +174,13 @@ impl<'r> Step<'r> {
             sum: Sums::default(),
             updates: 0,
             computed: Duration::ZERO,
+            left,
         })
+    }
+
+    /// The nodes that a GPU leaves to the processor.
+    pub(super) fn left_to_processor(&self) -> &[String] {
+        &self.left
     }
 
     /// The engine.

@@ -3,7 +3,7 @@
 
 use super::*;
 use cognate_model::DropoutRates;
-use cognate_runtime::Ort;
+use cognate_runtime::{Device, Ort};
 use ndarray::array;
 
 fn arrays(first: i64) -> Arrays {
@@ -17,6 +17,15 @@ fn arrays(first: i64) -> Arrays {
 }
 
 fn step(ort: &Ort, model: &Model, in_blocks: bool, in_half: bool) -> Step<'static> {
+    step_on(Device::Cpu, ort, model, [in_blocks, in_half])
+}
+
+fn step_on(
+    device: Device,
+    ort: &Ort,
+    model: &Model,
+    [in_blocks, in_half]: [bool; 2],
+) -> Step<'static> {
     let recipes = Recipes {
         model,
         learned: Learned::all(model),
@@ -25,7 +34,8 @@ fn step(ort: &Ort, model: &Model, in_blocks: bool, in_half: bool) -> Step<'stati
         in_blocks,
         in_half,
     };
-    Step::new(&recipes, ort, &Options::default(), &crate::ranks::Alone).unwrap()
+    let options = Options { device, ..Options::default() };
+    Step::new(&recipes, ort, &options, &crate::ranks::Alone).unwrap()
 }
 
 /// An update by two batches.
@@ -60,7 +70,9 @@ fn distance(found: &[(String, ArrayD<f32>)], expected: &[(String, ArrayD<f32>)])
 }
 
 fn ort() -> Option<(Ort, Model)> {
-    let Ok(ort) = Ort::find() else {
+    // The process loads one library.
+    let device = if cognate_testing::cuda() { Device::CUDA } else { Device::Cpu };
+    let Ok(ort) = Ort::find_for(device) else {
         cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` installs it");
         return None;
     };
@@ -124,4 +136,23 @@ fn an_overflow_in_half_precision_skips_the_update() {
     large.put(&mut half.rest);
     assert!(!update(&mut half).1.is_skipped);
     assert!(distance(&state(&half), &before) > 0.0);
+}
+
+/// Small differences grow: Adam divides gradients near 0 by their own size.
+#[test]
+fn a_gpu_trains_as_the_processor_does() {
+    if !cognate_testing::cuda() {
+        return;
+    }
+    let (ort, model) = ort().expect("a library with CUDA");
+    for (in_half, bound) in [(false, 1e-3), (true, 2e-2)] {
+        let mut expected = step(&ort, &model, false, false);
+        let mut found = step_on(Device::CUDA, &ort, &model, [true, in_half]);
+        assert!(found.left_to_processor().is_empty(), "{:?}", found.left_to_processor());
+        for _ in 0..3 {
+            let (expected, found) = (update(&mut expected), update(&mut found));
+            assert!((found.0.loss / expected.0.loss - 1.0).abs() < bound, "{found:?} {expected:?}");
+            assert!((found.1.norm / expected.1.norm - 1.0).abs() < bound, "{found:?} {expected:?}");
+        }
+    }
 }

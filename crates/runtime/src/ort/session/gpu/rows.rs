@@ -78,7 +78,7 @@ impl RowOperations {
             Some(index) => index,
             None => {
                 let options = Options { device: Device::Cuda(self.number), ..Options::default() };
-                let builder = builder(&self.ort, &options, None).map_err(failed)?;
+                let builder = builder(&self.ort, &options).map_err(failed)?;
                 let mut builder = with_cuda(&self.ort, builder, self.number)?;
                 let model = model(operation, key.1);
                 let session = builder.commit_from_memory(&model.encode_to_vec()).map_err(failed)?;
@@ -183,7 +183,7 @@ mod tests {
         sizes: [(&str, &[usize]); 3],
     ) -> ArrayD<f32> {
         let model = model(operation, TensorElementType::Float32).encode_to_vec();
-        let mut builder = builder(ort, &Options::default(), None).expect("a builder");
+        let mut builder = builder(ort, &Options::default()).expect("a builder");
         let mut session = builder.commit_from_memory(&model).expect("a legal graph");
         let n = shape.iter().product::<usize>();
         let x = (0..n).map(|value| value as f32).collect();

@@ -12,7 +12,7 @@ use fs_err as fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 
 use self::report::{Block, Report, Row};
@@ -143,7 +143,7 @@ pub struct Options {
     #[arg(long, num_args = 2, value_names = ["SOURCE", "TARGET"])]
     pub data: Option<Vec<PathBuf>>,
     /// Run everything, and write the part of onnx/BENCHMARKS.md for this processor
-    #[arg(long, conflicts_with_all = ["threads", "shape", "data"])]
+    #[arg(long, conflicts_with_all = ["threads", "shape", "only"])]
     pub write: bool,
     /// Succeed even if a bound is missed
     #[arg(long)]
@@ -197,9 +197,22 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         is_gpu || options.python.is_none(),
         "--python: expected --device cuda with it, found cpu"
     );
-    let shapes = SHAPES
-        .iter()
-        .filter(|shape| shape.is_large == is_gpu && is_chosen(&options.shape, shape.name));
+    ensure!(
+        is_gpu || !options.write || options.data.is_none(),
+        "--write: expected Multi30k's text, found --data"
+    );
+    let on_device = SHAPES.iter().filter(|shape| shape.is_large == is_gpu);
+    let shapes: Vec<_> =
+        on_device.clone().filter(|shape| is_chosen(&options.shape, shape.name)).collect();
+    if shapes.is_empty() {
+        let names: Vec<_> = on_device.map(|shape| shape.name).collect();
+        bail!(
+            "--shape: expected some of {} on {}, found {}",
+            names.join(", "),
+            options.device,
+            options.shape.join(", ")
+        );
+    }
     let data = data(workspace, options)?;
     let bench = std::env::current_exe().context("the path of this program")?;
     let (machine, library) = if is_gpu {

@@ -12,6 +12,7 @@ mod model;
 mod rate;
 mod recipes;
 mod resume;
+mod scale;
 mod step;
 mod tuning;
 mod validate;

@@ -20,7 +20,8 @@ use crate::gradients::{LOSS_SCALE, gradients, gradients_in_half};
 use crate::optimiser::{Optimiser, UpdateNames};
 use crate::ranks::Ranks;
 
-use super::block::{Block, Scale};
+use super::block::Block;
+use super::scale::Scale;
 use super::tuning::Learned;
 
 /// Sums over labels.

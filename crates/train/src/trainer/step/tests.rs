@@ -71,7 +71,8 @@ fn distance(found: &[(String, ArrayD<f32>)], expected: &[(String, ArrayD<f32>)])
 
 fn ort() -> Option<(Ort, Model)> {
     // The process loads one library.
-    let device = if cognate_testing::cuda() { Device::CUDA } else { Device::Cpu };
+    let tests_cuda = std::env::var_os("COGNATE_TEST_CUDA").is_some();
+    let device = if tests_cuda { Device::CUDA } else { Device::Cpu };
     let Ok(ort) = Ort::find_for(device) else {
         cognate_testing::skip("no library of ONNX Runtime; `cargo xtask onnxruntime` installs it");
         return None;

@@ -8,7 +8,8 @@
 mod form;
 mod rows;
 
-use super::{OrtTensor, Shared, brought, one_line, sizes};
+use super::tensor::{self, OrtTensor, brought, sizes};
+use super::{Shared, one_line};
 use crate::program::LOGITS;
 use crate::signature::{self, Element, Given, Signature};
 use crate::{BEST, Device, Error, ErrorKind, Result, Value, Values};
@@ -253,7 +254,7 @@ fn run_over(
     }
     let device = Device::Cuda(caches.number);
     for (name, value) in state.iter() {
-        given.push((name, Input::Read(super::given(value, device, signature.takes_half(name))?)));
+        given.push((name, Input::Read(tensor::given(value, device, signature.takes_half(name))?)));
     }
     let arranged = signature.arrange(given)?;
     let best = Best::wanted(state, caches.vocab);
@@ -318,7 +319,7 @@ impl Given for Input<'_> {
     fn element(&self) -> Element {
         match self {
             Input::Read(value) => value.element(),
-            Input::Cache(cache) => super::element_name(*cache.tensor.data_type()),
+            Input::Cache(cache) => tensor::element_name(*cache.tensor.data_type()),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Runs that write outputs over inputs in the host's memory.
 
-use super::{Shared, given, one_line, sizes};
+use super::tensor::{given, sizes};
+use super::{Shared, one_line};
 use crate::signature::{Element, Given};
 use crate::{Device, Error, ErrorKind, Result, Value, Values};
 use ::ort::memory::MemoryInfo;

@@ -1,6 +1,7 @@
 //! Tensors that lie one behind the other in one block of a device's memory.
 
-use super::{OrtTensor, Shared, Sharing, brought, given, one_line};
+use super::tensor::{OrtTensor, Sharing, brought, given};
+use super::{Shared, one_line};
 use crate::{Device, Error, ErrorKind, Result, Together, Value, Values};
 use ::ort::AsPointer;
 use ::ort::memory::{AllocationDevice, Allocator};

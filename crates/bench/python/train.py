@@ -27,6 +27,8 @@ def memory(field):
 
 
 torch.set_num_threads(threads)
+# cuDNN's attention makes a plan for each new shape of a batch: on an H200 8,800 instead of 126,000 tokens/s in bf16.
+torch.backends.cuda.enable_cudnn_sdp(False)
 torch.manual_seed(1)
 with open(os.path.join(folder, "batches.jsonl")) as lines:
     batches = [{name: torch.tensor(rows, device=device) for name, rows in json.loads(line).items()} for line in lines]

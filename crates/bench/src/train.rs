@@ -79,6 +79,8 @@ pub enum Way {
 impl Way {
     /// Cognate directly follows its peer, so that both have the same load of the machine.
     pub const ON_CPU: [Way; 3] = [Way::PyTorchBf16, Way::PyTorch, Way::Cognate];
+    /// Those that run beside Cognate.
+    pub const PEERS: [Way; 3] = [Way::PyTorch, Way::PyTorchCompiled, Way::PyTorchBf16];
     pub const ON_GPU: [Way; 5] =
         [Way::PyTorch, Way::PyTorchCompiled, Way::PyTorchBf16, Way::Cognate, Way::CognateHalf];
 
@@ -134,7 +136,7 @@ pub struct Options {
     pub python: Option<PathBuf>,
     /// Programs to run beside Cognate, separated by commas [default: all, on a GPU
     /// without pytorch-compiled, which compiles for minutes]
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = Way::ON_GPU.map(Way::name))]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = Way::PEERS.map(Way::name))]
     pub only: Vec<String>,
     /// Shapes to run, separated by commas
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = SHAPES.map(|shape| shape.name))]
@@ -200,6 +202,12 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     ensure!(
         is_gpu || !options.write || options.data.is_none(),
         "--write: expected Multi30k's text, found --data"
+    );
+    let compiled = Way::PyTorchCompiled.name();
+    ensure!(
+        is_gpu || options.only.iter().all(|name| name != compiled),
+        "--only: expected {compiled} with --device cuda, found it on {}",
+        options.device
     );
     let on_device = SHAPES.iter().filter(|shape| shape.is_large == is_gpu);
     let shapes: Vec<_> =

@@ -160,8 +160,12 @@ pub(crate) fn evaluate<F: Float>(
                 _ => compute(node, &read(), &bindings)?,
             };
             let value = ops::rounded(node.ty.dtype, value);
-            if let Op::Indices(symbol) = &node.op {
-                bindings.bind(symbol, value.shape()[0]).expect("verified: a new symbol");
+            if matches!(node.op, Op::Indices(_) | Op::LoopResult { .. }) {
+                let dims = node.ty.shape.dims().iter().zip(value.shape());
+                for (symbol, &size) in dims.filter_map(|(dim, size)| Some((dim.as_symbol()?, size)))
+                {
+                    bindings.bind(symbol, size).expect("verified: the same size in all results");
+                }
             }
             observe(node, &value);
             value

@@ -37,6 +37,7 @@ mod listing;
 mod loose;
 mod lower;
 mod model;
+mod nested;
 mod placement;
 pub mod proto;
 mod read;

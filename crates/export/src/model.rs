@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::error::Problem;
 use crate::lower::{CONTRIB, OPSET, Target, lower};
+use crate::nested::fold_near_loops;
 use crate::proto::{DataType, ModelProto, OperatorSetIdProto, StringStringEntryProto, TensorProto};
 use cognate_graph::{Element, Graph, Program, Recipe};
 use prost::Message;
@@ -61,6 +62,7 @@ pub(crate) fn model(
     parameters: Vec<TensorProto>,
 ) -> Result<ModelProto, Error> {
     let mut lowered = lower(graph, target)?;
+    fold_near_loops(&mut lowered, &parameters);
     lowered.initializer.splice(0..0, parameters);
     let contrib = lowered.node.iter().any(|node| node.domain == CONTRIB);
     let opsets = [Some(("", OPSET)), contrib.then_some((CONTRIB, 1))].into_iter().flatten();

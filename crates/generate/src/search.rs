@@ -8,6 +8,7 @@
 mod beams;
 mod body;
 mod looped;
+mod phases;
 mod repetition;
 mod rows;
 mod sampling;
@@ -58,7 +59,9 @@ pub const MOST_BEAMS: usize = 1024;
 /// capacity.
 ///
 /// The body of the loop contains the step once, and after it two ways to continue, of which a run
-/// takes one: independent rows (one beam, or samples), and beams.
+/// takes one: independent rows (one beam, or samples), and beams. Around it is a loop of phases: a
+/// phase ends when an eighth of its sentences have ended, which leave. With [`FixedSizes`] all
+/// sentences stay.
 ///
 /// # Errors
 /// If the graphs are not those of a model, or do not support these sizes.

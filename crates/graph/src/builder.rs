@@ -105,7 +105,7 @@ impl Builder {
         graph.outputs.iter().map(|output| values[output.node.0]).collect()
     }
 
-    /// The carried values after a loop; see [`Loop`]. Values whose size changes cannot be read.
+    /// The carried values after a loop; see [`Loop`]. A size that changes has the name of the body.
     pub fn repeat<'b>(&'b self, repeat: Repeat<'_, 'b>) -> Vec<Tensor<'b>> {
         let Repeat { body, most, condition, carried, captured } = repeat;
         let types: Vec<_> =

@@ -118,6 +118,19 @@ impl Dim {
         bound
     }
 
+    /// The size with the symbol `from` called `to`.
+    #[must_use]
+    pub fn renamed(&self, from: &str, to: &str) -> Self {
+        let rename = |symbol: &Symbol| if **symbol == *from { to.into() } else { symbol.clone() };
+        let mut renamed = Self::default();
+        for (product, &coefficient) in &self.terms {
+            let mut product: Vec<_> = product.iter().map(rename).collect();
+            product.sort();
+            renamed.insert(product, coefficient);
+        }
+        renamed
+    }
+
     /// `⌊self / by⌋` of a positive number, if that is a polynomial: all coefficients except the
     /// constant are multiples of `by`.
     pub fn divided(&self, by: i64) -> Option<Self> {

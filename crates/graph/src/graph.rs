@@ -133,8 +133,14 @@ impl Graph {
             sources.entry(symbol.clone()).or_insert(place);
         }
         for (id, node) in self.iter() {
-            if let Op::Indices(symbol) = &node.op {
-                sources.entry(symbol.clone()).or_insert((id, 0));
+            let dims = match &node.op {
+                Op::Indices(_) | Op::LoopResult { .. } => node.ty.shape.dims(),
+                _ => &[],
+            };
+            for (axis, symbol) in
+                dims.iter().enumerate().filter_map(|(axis, dim)| Some((axis, dim.as_symbol()?)))
+            {
+                sources.entry(symbol.clone()).or_insert((id, axis));
             }
         }
         sources

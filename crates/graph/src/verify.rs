@@ -1,7 +1,7 @@
 //! The grammar of valid graphs.
 
 use crate::infer::infer;
-use crate::{Class, Dim, Error, ErrorKind, Graph, Node, Op, Symbol};
+use crate::{Class, Dim, Error, ErrorKind, Graph, Loop, Node, Op, Symbol};
 use std::collections::BTreeSet;
 
 impl Graph {
@@ -59,6 +59,11 @@ impl Graph {
             }
             if let Op::Loop(repeat) = &node.op {
                 repeat.body.verify()?;
+                if let Some(symbol) =
+                    self.growing(node, repeat).find(|symbol| known.contains(*symbol))
+                {
+                    return grammar(&node.name, format!("the size {symbol} is known already"));
+                }
             }
             if let Op::LoopResult { index, ty } = &node.op {
                 let source = &self.node(node.inputs[0]).op;
@@ -75,6 +80,12 @@ impl Graph {
                         format!("the loop carries no value {index} of type {ty}"),
                     );
                 }
+                let loop_node = self.node(node.inputs[0]);
+                known.extend(
+                    self.growing(loop_node, repeat)
+                        .filter(|symbol| ty.shape.dims().contains(&Dim::symbol(symbol)))
+                        .cloned(),
+                );
             }
             let op_dims = node.op.dims();
             let mut symbols =
@@ -97,6 +108,18 @@ impl Graph {
         } else {
             Ok(())
         }
+    }
+}
+
+impl Graph {
+    /// The symbols of a loop's body that have other values after each iteration.
+    fn growing<'a>(&'a self, node: &'a Node, repeat: &'a Loop) -> impl Iterator<Item = &'a Symbol> {
+        let given = node.inputs.iter().map(|&input| &self.node(input).ty.shape);
+        let inside = repeat.body.inputs().map(|(_, node)| &node.ty.shape);
+        let dims = given.zip(inside).skip(1).take(repeat.carried);
+        dims.flat_map(|(given, inside)| given.dims().iter().zip(inside.dims()))
+            .filter(|(given, inside)| given != inside)
+            .filter_map(|(_, inside)| inside.as_symbol())
     }
 }
 

@@ -6,9 +6,9 @@
 use super::body::{moved, when};
 use super::scores::Constraints;
 use super::state::{PerToken, Scored, State, put};
-use super::{and, count, larger, less, not, or, smaller};
+use super::{and, larger, less, not, smaller};
 use crate::{Result, Settings};
-use cognate_graph::{DType, Dim, Tensor, concat};
+use cognate_graph::{DType, Shape, Tensor, concat};
 
 /// The score of impossible hypotheses, as in transformers.
 pub(super) const NEVER: f32 = -1e9;
@@ -42,8 +42,8 @@ struct Finished<'i> {
 }
 
 impl<'i> State<'i> {
-    /// The next state of beams, whether the search goes on, and the caches of each beam's parent;
-    /// or this state, `goes_on` and `caches`.
+    /// The next state of beams, whether a continuation does not end, and the caches of each beam's
+    /// parent; or this state, `goes_on` and `caches`.
     pub(super) fn continue_beams(
         self,
         scored: Scored<'i>,
@@ -67,8 +67,8 @@ impl<'i> State<'i> {
         Ok((next[n_values], State::of(&next, has_per_token), next[n_values + 1..].to_vec()))
     }
 
-    /// Whether the search goes on, the next state, and the beam that each of its running hypotheses
-    /// continues.
+    /// Whether a continuation does not end, the next state, and the beam that each of its running
+    /// hypotheses continues.
     fn searched(
         self,
         scored: Scored<'i>,
@@ -86,11 +86,8 @@ impl<'i> State<'i> {
         let running = is_here.select(column(tokens), of_parents(self.running));
 
         let one = builder.integer(1);
-        let is_early = fixed.early_stopping.equal(one);
-        let is_full = |finished: Tensor<'i>| finished.sum(&[1]).equal(fixed.beams);
-        let is_open = and(self.improvable, not(and(is_full(self.finished), is_early)));
         let Finished { sequences, scores, lengths, finished, per_token } =
-            self.finish(found, scored, is_open, constraints);
+            self.finish(found, scored, constraints);
         let new = found.token_scores.zip(scored.attention).map(|(scores, attention)| {
             [column(scores.gather_elements(chosen)), of_parents(attention)]
         });
@@ -99,18 +96,14 @@ impl<'i> State<'i> {
             std::array::from_fn(|index| PerToken { finished: finished[index], running: of(index) })
         });
 
-        let full = is_full(finished);
-        let is_never = and(
-            fixed.early_stopping.equal(builder.integer(2)),
-            less(builder.scalar(0.0), fixed.length_penalty),
-        );
-        let best_length = is_never.select(fixed.max_length - one, constraints.cur);
+        let full = finished.sum(&[1]).equal(fixed.beams);
+        let best_length = fixed.is_never.select(fixed.last_length, constraints.cur);
         let possible = constraints.of_length(running_scores.slice(1, 0, 1), best_length);
         let worst = full.select(scores.slice(1, &beams - 1, &beams), builder.scalar(NEVER));
-        let improvable = and(self.improvable, less(worst, possible));
-        let any = |values: Tensor<'i>| one.less_or_equal(count(values));
-        let goes_on =
-            and(and(any(improvable), or(not(is_early), any(not(full)))), any(not(found.stops)));
+        let is_enough = and(full, fixed.is_early);
+        let open = and(self.open, and(less(worst, possible), not(is_enough)));
+        let left = found.stops.select(builder.integer(0), one).sum(&[0, 1]);
+        let goes_on = one.less_or_equal(left.reshape(Shape::default()));
         let next = Self {
             sequences,
             scores,
@@ -119,7 +112,7 @@ impl<'i> State<'i> {
             running,
             running_scores,
             tokens,
-            improvable,
+            open,
             per_token,
         };
         Ok((goes_on, next, parents))
@@ -148,23 +141,17 @@ impl<'i> State<'i> {
         self,
         found: Continuations<'i>,
         scored: Scored<'i>,
-        is_open: Tensor<'i>,
         constraints: &Constraints<'_, 'i>,
     ) -> Finished<'i> {
         let (builder, fixed) = (found.scores.builder(), &constraints.fixed);
         let (one, cur) = (builder.integer(1), constraints.cur);
-        let last_beam = fixed.beams - one;
-        let n_found = found.scores.dim(1);
-        // Only the best `K` may finish.
-        let is_first =
-            builder.range(0, &n_found).less_or_equal(last_beam).reshape([Dim::from(1), n_found]);
-        let just = and(found.stops, is_first);
-        let new_scores = and(just, is_open)
+        let just = and(found.stops, fixed.may_finish);
+        let new_scores = and(just, self.open)
             .select(constraints.of_length(found.scores, cur), builder.scalar(NEVER));
         let [scores, ranked] = concat(1, &[self.scores, new_scores]).top_k(self.scores.dim(1));
-        let is_old = ranked.less_or_equal(last_beam);
+        let is_old = ranked.less_or_equal(fixed.last_beam);
         let (old, new) =
-            (smaller(ranked, last_beam), larger(ranked - fixed.beams, builder.integer(0)));
+            (smaller(ranked, fixed.last_beam), larger(ranked - fixed.beams, builder.integer(0)));
         let parent = found.parent.gather_elements(new);
         let source = is_old.select(old, parent + fixed.beams);
         let of_sources = |finished, running| {

@@ -4,7 +4,7 @@ use super::PAST;
 use crate::Result;
 use crate::error::Cause;
 use cognate_graph::{
-    Builder, Class, DType, Graph, NodeId, Op, Repeat, Shape, Symbol, Tensor, Type,
+    Builder, Class, DType, Dim, Graph, NodeId, Op, Repeat, Shape, Symbol, Tensor, Type,
 };
 use std::collections::HashMap;
 
@@ -14,6 +14,8 @@ pub(super) struct Captured<'o, 'i> {
     name: &'static str,
     pub(super) outside: Vec<Tensor<'o>>,
     inside: HashMap<NodeId, Tensor<'i>>,
+    /// A symbol outside, and its name inside.
+    renamed: Option<[&'static str; 2]>,
 }
 
 /// The values that `inside` returns, which gets `carried` as the body reads it, if `condition` is
@@ -65,20 +67,34 @@ pub(super) fn moved<'i>(
 
 impl<'o, 'i> Captured<'o, 'i> {
     pub(super) fn new(inner: &'i Builder, name: &'static str) -> Self {
-        Self { inner, name, outside: Vec::new(), inside: HashMap::new() }
+        Self { inner, name, outside: Vec::new(), inside: HashMap::new(), renamed: None }
+    }
+
+    /// The same for a body in which a symbol has another name.
+    pub(super) fn renaming(self, renamed: Option<[&'static str; 2]>) -> Self {
+        Self { renamed, ..self }
+    }
+
+    fn size(&self, dim: &Dim) -> Dim {
+        self.renamed.map_or_else(|| dim.clone(), |[from, to]| dim.renamed(from, to))
+    }
+
+    /// An input of the body, with a type of the graph around it.
+    pub(super) fn declare(&self, name: &str, ty: &Type) -> Tensor<'i> {
+        let shape: Shape = ty.shape.dims().iter().map(|dim| self.size(dim)).collect();
+        self.inner.input(name, ty.dtype, shape)
     }
 
     /// The value as the body reads it. Call it after every carried value is declared.
     pub(super) fn read(&mut self, value: Tensor<'o>) -> Tensor<'i> {
-        *self.inside.entry(value.id()).or_insert_with(|| {
-            self.outside.push(value);
-            let Type { dtype, shape } = value.ty();
-            self.inner.input(
-                &format!("{}.captured.{}", self.name, self.outside.len() - 1),
-                dtype,
-                shape,
-            )
-        })
+        if let Some(&inside) = self.inside.get(&value.id()) {
+            return inside;
+        }
+        let name = format!("{}.captured.{}", self.name, self.outside.len());
+        let inside = self.declare(&name, &value.ty());
+        self.outside.push(value);
+        self.inside.insert(value.id(), inside);
+        inside
     }
 
     /// The outputs of `graph` in the body, by name. An input is given inside or outside; values
@@ -121,16 +137,18 @@ impl<'o, 'i> Captured<'o, 'i> {
                     }
                 }
             } else if matches!(node.op.class(), Class::Declared | Class::Constant) && is_before {
-                Value::Both(
-                    self.inner.copy(node, |_| unreachable!("it has no inputs")),
-                    outer.copy(node, |_| unreachable!("it has no inputs")),
-                )
+                let inside = match node.op.class() {
+                    Class::Declared => self.inner.copy(node, |_| unreachable!("it has no inputs")),
+                    _ => self.inner.node(&node.name, node.op.resized(|dim| self.size(dim)), &[]),
+                };
+                Value::Both(inside, outer.copy(node, |_| unreachable!("it has no inputs")))
             } else if is_before {
                 Value::Outside(outer.copy(node, |input| values[input.index()].outside()))
             } else {
                 let inputs: Vec<_> =
                     node.inputs.iter().map(|input| values[input.index()].inside(self)).collect();
-                Value::Inside(self.inner.node(&node.name, node.op.clone(), &inputs))
+                let op = node.op.resized(|dim| self.size(dim));
+                Value::Inside(self.inner.node(&node.name, op, &inputs))
             };
             values.push(value);
         }

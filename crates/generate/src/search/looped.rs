@@ -6,7 +6,7 @@ use super::sampling::{PRIME, Sampling, hash};
 use super::scores::{Constraints, forbidden_rows, reads_source};
 use super::sizes::{FixedSizes, KEY_POSITIONS, QUERY_POSITION};
 use super::state::{Fixed, NAMES, PerToken, Scored, State};
-use super::{Inputs, PAST, larger, less, or, smaller};
+use super::{Inputs, PAST, and, count, larger, less, not, or, smaller};
 use crate::{Result, Settings};
 use cognate_graph::{
     Binary, Builder, DType, Dim, Graph, Node, Repeat, Shape, Tensor, Type, concat,
@@ -37,11 +37,63 @@ pub(super) struct Found<'g> {
 }
 
 /// A value that the loop carries.
-struct Carried<'g> {
-    name: String,
-    first: Tensor<'g>,
+pub(super) struct Carried<'g> {
+    pub(super) name: String,
+    pub(super) first: Tensor<'g>,
     /// Its type inside: a cache grows.
-    inside: Type,
+    pub(super) inside: Type,
+}
+
+/// The number of sentences, outside of phases and in one.
+pub(super) const BATCH: &str = "batch";
+pub(super) const LIVE: &str = "live";
+
+/// The number of values that the loop carries before those of [`State`]: the number of steps, and
+/// whether a continuation does not end.
+const N_BEFORE: usize = 2;
+
+/// The best hypotheses of each sentence, `[batch, beams, ...]`.
+pub(super) struct Results<'g> {
+    pub(super) sequences: Tensor<'g>,
+    pub(super) scores: Tensor<'g>,
+    pub(super) lengths: Tensor<'g>,
+    pub(super) per_token: Option<[Tensor<'g>; 2]>,
+}
+
+impl<'g> Results<'g> {
+    pub(super) fn values(self) -> Vec<Tensor<'g>> {
+        let Self { sequences, scores, lengths, per_token } = self;
+        [sequences, scores, lengths].into_iter().chain(per_token.into_iter().flatten()).collect()
+    }
+
+    /// From [`Results::values`].
+    pub(super) fn of(values: &[Tensor<'g>]) -> Self {
+        let per_token = (values.len() > 3).then(|| [values[3], values[4]]);
+        Self { sequences: values[0], scores: values[1], lengths: values[2], per_token }
+    }
+}
+
+/// The loop of steps.
+pub(super) struct Steps<'g> {
+    pub(super) body: Graph,
+    /// Maximum number of iterations.
+    pub(super) most: usize,
+    /// The values that the body reads of the graph around all loops.
+    pub(super) outside: Vec<Tensor<'g>>,
+}
+
+impl Steps<'_> {
+    /// The values after the loop.
+    pub(super) fn run<'p>(
+        &self,
+        builder: &'p Builder,
+        carried: &[Tensor<'p>],
+        captured: &[Tensor<'p>],
+    ) -> Vec<Tensor<'p>> {
+        let condition = builder.integer(1).cast(DType::Bool);
+        let (body, most) = (self.body.clone(), self.most);
+        builder.repeat(Repeat { body, most, condition, carried, captured })
+    }
 }
 
 impl<'g> Search<'_, 'g> {
@@ -51,17 +103,41 @@ impl<'g> Search<'_, 'g> {
         let carried = self.first(builder);
         let inner = Builder::new("search");
         let outside = self.fill(&inner, &fixed, &carried)?;
-        let body = inner.finish()?;
-        let condition = builder.integer(1).cast(DType::Bool);
-        let first: Vec<_> = carried.iter().map(|value| value.first).collect();
-        let last = builder.repeat(Repeat {
-            body,
-            most: self.most,
-            condition,
-            carried: &first,
-            captured: &outside,
-        });
-        Ok(self.found(&fixed, State::of(&last, self.sizes_of_attention().is_some())))
+        let steps = Steps { body: inner.finish()?, most: self.most, outside };
+        let results = match self.sizes {
+            Some(_) => {
+                let first: Vec<_> = carried.iter().map(|value| value.first).collect();
+                let last = steps.run(builder, &first, &steps.outside);
+                self.results(fixed.is_independent, &last)
+            }
+            None => self.phases(builder, &fixed, &carried, &steps)?,
+        };
+        Ok(self.found(&fixed, results))
+    }
+
+    /// The results so far, from the carried values.
+    pub(super) fn results<'p>(
+        &self,
+        is_independent: Tensor<'p>,
+        carried: &[Tensor<'p>],
+    ) -> Results<'p> {
+        let state = State::of(&carried[N_BEFORE..], self.sizes_of_attention().is_some());
+        let of_tokens =
+            |PerToken { finished, running }: PerToken<'p>| is_independent.select(running, finished);
+        Results {
+            sequences: is_independent.select(state.running, state.sequences),
+            scores: state.scores,
+            lengths: state.lengths,
+            per_token: state.per_token.map(|values| values.map(of_tokens)),
+        }
+    }
+
+    /// Whether a sentence is open and a continuation does not end, and which sentences are open,
+    /// from the carried values: bool `[]` and `[batch, 1]`.
+    pub(super) fn goes_on<'p>(&self, carried: &[Tensor<'p>]) -> (Tensor<'p>, Tensor<'p>) {
+        let state = State::of(&carried[N_BEFORE..], self.sizes_of_attention().is_some());
+        let one = state.open.builder().integer(1);
+        (and(carried[N_BEFORE - 1], one.less_or_equal(count(state.open))), state.open)
     }
 
     /// The values that every iteration reads.
@@ -100,24 +176,38 @@ impl<'g> Search<'_, 'g> {
         let is_first = inputs.places.equal(forced_step + number(1)).cast(DType::I64);
         let is_short = less(inputs.places + number(1), inputs.min_length).cast(DType::I64);
         let forbidden_of_step = is_short + is_first * number(2);
+        let n_found = inputs.beam_ids.dim(0) * fewest;
+        let is_penalised = match reads_source(settings) {
+            true => number(1).cast(DType::Bool),
+            false => or(
+                not(inputs.repetition_penalty.equal(builder.scalar(1.0))),
+                less(number(0), inputs.no_repeat_ngram_size),
+            ),
+        };
         let rows = first_row + inputs.beam_ids.reshape([1.into(), inputs.beam_ids.dim(0)]);
         Fixed {
             beams,
+            last_beam: beams - number(1),
             is_independent: or(inputs.is_sampling, beams.equal(number(1))),
             width,
-            ranks,
+            is_best: ranks.equal(number(0)),
+            may_finish: less(builder.range(0, &n_found), beams).reshape([Dim::from(1), n_found]),
             first_row,
             places: inputs.places.reshape([1.into(), 1.into(), inputs.places.dim(0)]),
-            max_length: inputs.max_length,
+            last_length: inputs.max_length - number(1),
             last_step: inputs.max_length - number(2),
             forced_step,
             divisors: inputs.places.cast(DType::F32).with(Binary::Pow, inputs.length_penalty),
             first_score: column(rows) * number(vocab),
-            length_penalty: inputs.length_penalty,
-            early_stopping: inputs.early_stopping,
+            is_early: inputs.early_stopping.equal(number(1)),
+            is_never: and(
+                inputs.early_stopping.equal(number(2)),
+                less(builder.scalar(0.0), inputs.length_penalty),
+            ),
             forced_bos_token: inputs.forced_bos_token,
             repetition_penalty: inputs.repetition_penalty,
             no_repeat_ngram_size: inputs.no_repeat_ngram_size,
+            is_penalised,
             forbidden: forbidden_rows(builder, settings, vocab as usize)
                 .map(|rows| [rows, forbidden_of_step]),
             source: reads_source(settings).then_some(self.source),
@@ -166,7 +256,7 @@ impl<'g> Search<'_, 'g> {
                 .select(builder.integer(start_token), integers(pad_token, &whole)),
             running_scores: running_scores.expand(each),
             tokens: integers(start_token, &each),
-            improvable: integers(1, &[&batch, &1.into()]).cast(DType::Bool),
+            open: integers(1, &[&batch, &1.into()]).cast(DType::Bool),
             per_token,
         };
         let values = NAMES.iter().zip(state.values());
@@ -181,7 +271,12 @@ impl<'g> Search<'_, 'g> {
             let first = builder.scalar(0.0).cast(dtype).expand(dims.collect::<Vec<Dim>>());
             Carried { name: node.name.clone(), first, inside: node.ty.clone() }
         };
-        values
+        let before = [("step", zero), ("goes_on", builder.integer(1).cast(DType::Bool))];
+        let before =
+            before.map(|(name, first)| Carried { name: name.into(), first, inside: first.ty() });
+        before
+            .into_iter()
+            .chain(values)
             .chain(self.step.inputs().filter(|(_, node)| is_past(&node.name)).map(cache))
             .collect()
     }
@@ -193,16 +288,18 @@ impl<'g> Search<'_, 'g> {
         fixed: &Fixed<'g>,
         carried: &[Carried<'g>],
     ) -> Result<Vec<Tensor<'g>>> {
-        let iteration = inner.input("loop.iteration", DType::I64, Shape::default());
-        let declare = |Carried { name, inside: Type { dtype, shape }, .. }: &Carried<'g>| {
-            inner.input(&format!("loop.{name}"), *dtype, shape.clone())
-        };
-        let values: Vec<_> = carried.iter().map(declare).collect();
-        let mut captured = Captured::new(inner, "loop");
+        inner.input("loop.iteration", DType::I64, Shape::default());
+        let renamed = self.sizes.is_none().then_some([BATCH, LIVE]);
+        let mut captured = Captured::new(inner, "loop").renaming(renamed);
+        let values: Vec<_> = carried
+            .iter()
+            .map(|Carried { name, inside, .. }| captured.declare(&format!("loop.{name}"), inside))
+            .collect();
         let fixed = fixed.read(&mut captured);
         let attention_sizes = self.sizes_of_attention();
-        let state = State::of(&values, attention_sizes.is_some());
-        let n_values = state.values().len();
+        let (iteration, continues) = (values[0], values[1]);
+        let state = State::of(&values[N_BEFORE..], attention_sizes.is_some());
+        let n_values = N_BEFORE + state.values().len();
         let caches = || carried.iter().zip(&values).skip(n_values);
         let mut given: HashMap<String, Tensor<'i>> =
             caches().map(|(cache, past)| (cache.name.clone(), *past)).collect();
@@ -227,7 +324,6 @@ impl<'g> Search<'_, 'g> {
             fixed,
             most: self.most,
         };
-        let ends = inner.integer(0).cast(DType::Bool);
         let attention = attention_sizes.map(|sizes| {
             let of_layer = |(_, value): (String, Tensor<'i>)| {
                 let [batch, beams, heads, src] = [0, 1, 2, 4].map(|axis| value.dim(axis));
@@ -245,14 +341,24 @@ impl<'g> Search<'_, 'g> {
             Ok::<_, crate::Error>(self.kept(present, *past, iteration))
         });
         let presents = presents.collect::<Result<Vec<_>, _>>()?;
-        let (goes_on, state) = state.continue_rows(scored, ends, &constraints)?;
+        let state = state.continue_rows(scored, &constraints)?;
         let (goes_on, state, presents) =
-            state.continue_beams(scored, goes_on, presents, &constraints)?;
-        inner.output("loop.next.condition", goes_on);
-        for (value, next) in carried.iter().zip(state.values().into_iter().chain(presents)) {
+            state.continue_beams(scored, continues, presents, &constraints)?;
+        inner.output("loop.next.condition", and(goes_on, self.are_enough(state.open)));
+        let values = [cur, goes_on].into_iter().chain(state.values()).chain(presents);
+        for (value, next) in carried.iter().zip(values) {
             inner.output(&format!("loop.next.{}", value.name), next);
         }
         Ok(captured.outside)
+    }
+
+    /// Whether enough sentences are open for another step of the same phase: more than seven of
+    /// eight, or one if there are no phases.
+    fn are_enough<'i>(&self, open: Tensor<'i>) -> Tensor<'i> {
+        let builder = open.builder();
+        let closed = if self.sizes.is_some() { 0 } else { -7 };
+        let votes = open.select(builder.integer(1), builder.integer(closed));
+        builder.integer(1).less_or_equal(votes.sum(&[0, 1]).reshape(Shape::default()))
     }
 
     /// Layers, heads and source of cross-attentions, if the step outputs them.
@@ -288,15 +394,11 @@ impl<'g> Search<'_, 'g> {
     }
 
     /// The best hypotheses after the loop.
-    fn found(&self, fixed: &Fixed<'g>, last: State<'g>) -> Found<'g> {
+    fn found(&self, fixed: &Fixed<'g>, last: Results<'g>) -> Found<'g> {
         let returned = &self.inputs.returned;
         let chosen = |value: Tensor<'g>| value.slice(1, 0, returned);
-        let sequences = chosen(fixed.is_independent.select(last.running, last.sequences));
-        let scores = chosen(last.scores);
-        let of_tokens = |PerToken { finished, running }: PerToken<'g>| {
-            chosen(fixed.is_independent.select(running, finished))
-        };
-        let per_token = last.per_token.map(|values| values.map(of_tokens));
+        let (sequences, scores) = (chosen(last.sequences), chosen(last.scores));
+        let per_token = last.per_token.map(|values| values.map(chosen));
         if self.sizes.is_some() {
             return Found { sequences, scores, per_token };
         }

@@ -4,19 +4,17 @@ use super::beams::column;
 use super::body::when;
 use super::scores::Constraints;
 use super::state::{PerToken, Scored, State, put};
-use super::{and, count, larger};
+use super::{and, larger, not};
 use crate::Result;
-use cognate_graph::{DType, Tensor};
+use cognate_graph::DType;
 
 impl<'i> State<'i> {
-    /// The next state in which each row continues itself, and whether one is unfinished; or this
-    /// state and `goes_on`.
+    /// The next state in which each row continues itself; or this state.
     pub(super) fn continue_rows(
         self,
         scored: Scored<'i>,
-        goes_on: Tensor<'i>,
         constraints: &Constraints<'_, 'i>,
-    ) -> Result<(Tensor<'i>, Self)> {
+    ) -> Result<Self> {
         let per_token = self.per_token.into_iter().flatten().map(|values| values.running);
         let carried = [
             self.scores,
@@ -25,7 +23,7 @@ impl<'i> State<'i> {
             self.running,
             self.running_scores,
             self.tokens,
-            goes_on,
+            self.open,
         ];
         let carried: Vec<_> = carried.into_iter().chain(per_token).collect();
         let next =
@@ -49,25 +47,32 @@ impl<'i> State<'i> {
                 let scores = is_new.select(constraints.of_length(running_scores, cur), scores);
                 let lengths = is_new.select(cur + one, lengths);
                 let finished = larger(finished, stops.cast(DType::I64));
-                let goes_on = one.less_or_equal(count(finished.equal(builder.integer(0))));
+                let open = not(finished.sum(&[1]).equal(fixed.beams));
                 let new = [Some(column(is_running.select(gain, builder.scalar(0.0)))), attention];
                 let per_token = carried[7..]
                     .iter()
                     .zip(new.into_iter().flatten())
                     .map(|(before, new)| put(is_here, new, *before));
-                Ok([scores, lengths, finished, running, running_scores, tokens, goes_on]
+                Ok([scores, lengths, finished, running, running_scores, tokens, open]
                     .into_iter()
                     .chain(per_token)
                     .collect())
             })?;
-        let [scores, lengths, finished, running, running_scores, tokens, goes_on] =
+        let [scores, lengths, finished, running, running_scores, tokens, open] =
             std::array::from_fn(|index| next[index]);
         let per_token = self.per_token.map(|before| {
             std::array::from_fn(|index| PerToken { running: next[7 + index], ..before[index] })
         });
-        Ok((
-            goes_on,
-            Self { scores, lengths, finished, running, running_scores, tokens, per_token, ..self },
-        ))
+        Ok(Self {
+            scores,
+            lengths,
+            finished,
+            running,
+            running_scores,
+            tokens,
+            open,
+            per_token,
+            ..self
+        })
     }
 }

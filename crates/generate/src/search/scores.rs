@@ -8,7 +8,7 @@ use super::body::{Captured, when};
 use super::repetition::Target;
 use super::sampling::each_row;
 use super::state::Fixed;
-use super::{and, larger, less, not, or};
+use super::{and, larger, less, or};
 use crate::{Result, Settings};
 use cognate_graph::{Builder, DType, Dim, Shape, Tensor, concat};
 use std::collections::BTreeMap;
@@ -62,9 +62,9 @@ impl<'s, 'i> Constraints<'s, 'i> {
     pub(super) fn best(&self, logits: Tensor<'i>, is_last: Tensor<'i>) -> Result<[Tensor<'i>; 2]> {
         let scores = self.normalised(self.forbid(logits.log_softmax()));
         let [scores, tokens] =
-            self.penalise(logits, scores.top_k(self.fixed.ranks.dim(0)), |inside, logits| {
+            self.penalise(logits, scores.top_k(self.fixed.is_best.dim(0)), |inside, logits| {
                 let log = inside.constrained(&[logits.log_softmax()])?[0];
-                Ok(inside.normalised(log).top_k(inside.fixed.ranks.dim(0)))
+                Ok(inside.normalised(log).top_k(inside.fixed.is_best.dim(0)))
             })?;
         Ok(self.forced(scores, tokens, is_last))
     }
@@ -98,7 +98,7 @@ impl<'s, 'i> Constraints<'s, 'i> {
         is_last: Tensor<'i>,
     ) -> [Tensor<'i>; 2] {
         let builder = scores.builder();
-        let (zero, never) = (builder.integer(0), builder.scalar(f32::NEG_INFINITY));
+        let never = builder.scalar(f32::NEG_INFINITY);
         let forced = [
             Some((self.fixed.forced_bos_token, self.iteration.equal(self.fixed.forced_step))),
             self.settings.forced_eos_token.map(|token| (builder.integer(token), is_last)),
@@ -106,7 +106,7 @@ impl<'s, 'i> Constraints<'s, 'i> {
         // Of several continuations the first is the forced one.
         let is_single = scores.dim(2).as_constant() == Some(1);
         let is_first = (!is_single)
-            .then(|| self.fixed.ranks.equal(zero).reshape([Dim::from(1), 1.into(), scores.dim(2)]));
+            .then(|| self.fixed.is_best.reshape([Dim::from(1), 1.into(), scores.dim(2)]));
         for (token, is_forced) in forced.into_iter().flatten() {
             tokens = is_first
                 .map_or(is_forced, |is_first| and(is_forced, is_first))
@@ -127,13 +127,7 @@ impl<'s, 'i> Constraints<'s, 'i> {
         best: [Tensor<'i>; 2],
         penalised: impl for<'j> FnOnce(&Constraints<'s, 'j>, Tensor<'j>) -> Result<[Tensor<'j>; 2]>,
     ) -> Result<[Tensor<'i>; 2]> {
-        let (builder, fixed) = (logits.builder(), &self.fixed);
-        let is_penalised = not(fixed.repetition_penalty.equal(builder.scalar(1.0)));
-        let condition = match reads_source(self.settings) {
-            true => builder.integer(1).cast(DType::Bool),
-            false => or(is_penalised, less(builder.integer(0), fixed.no_repeat_ngram_size)),
-        };
-        let next = when("penalties", condition, &best, |captured, _| {
+        let next = when("penalties", self.fixed.is_penalised, &best, |captured, _| {
             let running = captured.read(self.running);
             let inside = self.read(captured, running);
             Ok(penalised(&inside, captured.read(logits))?.into())

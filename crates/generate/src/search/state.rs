@@ -14,7 +14,7 @@ pub(super) const NAMES: [&str; 12] = [
     "running",
     "running_scores",
     "tokens",
-    "improvable",
+    "open",
     "token_scores",
     "running_token_scores",
     "attentions",
@@ -64,9 +64,9 @@ pub(super) struct State<'i> {
     pub(super) running: Tensor<'i>,
     pub(super) running_scores: Tensor<'i>,
     pub(super) tokens: Tensor<'i>,
-    /// Whether running hypotheses of a sentence can still beat its finished ones; bool
-    /// `[batch, 1]`.
-    pub(super) improvable: Tensor<'i>,
+    /// Whether the result of a sentence can still change: running hypotheses can become better than
+    /// its finished ones, or independent rows have not ended; bool `[batch, 1]`.
+    pub(super) open: Tensor<'i>,
     /// Log-probabilities and cross-attentions (`[batch, beams, length, layers, heads, src]`), if
     /// they are outputs.
     pub(super) per_token: Option<[PerToken<'i>; 2]>,
@@ -75,7 +75,7 @@ pub(super) struct State<'i> {
 impl<'i> State<'i> {
     /// From the carried values, of which the first are those of the state.
     pub(super) fn of(values: &[Tensor<'i>], has_per_token: bool) -> Self {
-        let [sequences, scores, lengths, finished, running, running_scores, tokens, improvable] =
+        let [sequences, scores, lengths, finished, running, running_scores, tokens, open] =
             std::array::from_fn(|index| values[index]);
         let pair = |index| PerToken { finished: values[index], running: values[index + 1] };
         let per_token = has_per_token.then(|| [pair(8), pair(10)]);
@@ -87,7 +87,7 @@ impl<'i> State<'i> {
             running,
             running_scores,
             tokens,
-            improvable,
+            open,
             per_token,
         }
     }
@@ -102,14 +102,14 @@ impl<'i> State<'i> {
             running,
             running_scores,
             tokens,
-            improvable,
+            open,
             per_token,
         } = self;
         let per_token = per_token
             .into_iter()
             .flatten()
             .flat_map(|PerToken { finished, running }| [finished, running]);
-        [sequences, scores, lengths, finished, running, running_scores, tokens, improvable]
+        [sequences, scores, lengths, finished, running, running_scores, tokens, open]
             .into_iter()
             .chain(per_token)
             .collect()
@@ -126,18 +126,22 @@ pub(super) fn put<'i>(is_here: Tensor<'i>, new: Tensor<'i>, values: Tensor<'i>) 
 
 /// The values that every iteration reads, computed once.
 pub(super) struct Fixed<'g> {
-    /// The number of beams, `K`; i64 `[]`.
+    /// The number of beams, `K`, and the number of the last; i64 `[]`.
     pub(super) beams: Tensor<'g>,
+    pub(super) last_beam: Tensor<'g>,
     /// Whether each beam continues itself: one beam, or samples.
     pub(super) is_independent: Tensor<'g>,
-    /// The continuations of each beam, i64 `[]`, and their ranks `[width]`.
+    /// The number of continuations of each beam, i64 `[]`, and which is the best; bool `[width]`.
     pub(super) width: Tensor<'g>,
-    pub(super) ranks: Tensor<'g>,
+    pub(super) is_best: Tensor<'g>,
+    /// Which continuations of a sentence may finish: the best `K`; bool `[1, F K]`.
+    pub(super) may_finish: Tensor<'g>,
     /// The first row of each sentence among `batch · beams`; i64 `[batch, 1]`.
     pub(super) first_row: Tensor<'g>,
     /// The places of a sequence; i64 `[1, 1, length]`.
     pub(super) places: Tensor<'g>,
-    pub(super) max_length: Tensor<'g>,
+    /// The maximum number of new tokens; i64 `[]`.
+    pub(super) last_length: Tensor<'g>,
     /// The step that chooses the last token, and the one whose token is `forced_bos_token` (-1 for
     /// none); i64 `[]`.
     pub(super) last_step: Tensor<'g>,
@@ -146,11 +150,15 @@ pub(super) struct Fixed<'g> {
     pub(super) divisors: Tensor<'g>,
     /// The place of each row's first score among all; i64 `[batch, beams, 1]`.
     pub(super) first_score: Tensor<'g>,
-    pub(super) length_penalty: Tensor<'g>,
-    pub(super) early_stopping: Tensor<'g>,
+    /// Whether a sentence with `K` finished hypotheses ends, and whether it goes on as long as the
+    /// longest hypothesis can become better; bool `[]`.
+    pub(super) is_early: Tensor<'g>,
+    pub(super) is_never: Tensor<'g>,
     pub(super) forced_bos_token: Tensor<'g>,
     pub(super) repetition_penalty: Tensor<'g>,
     pub(super) no_repeat_ngram_size: Tensor<'g>,
+    /// Whether a constraint reads the tokens so far; bool `[]`.
+    pub(super) is_penalised: Tensor<'g>,
     /// The rows of [`forbidden_rows`](super::scores::forbidden_rows), and the row of each step; i64
     /// `[length]`.
     pub(super) forbidden: Option<[Tensor<'g>; 2]>,
@@ -163,21 +171,24 @@ impl<'o> Fixed<'o> {
     pub(super) fn read<'i>(&self, captured: &mut Captured<'o, 'i>) -> Fixed<'i> {
         Fixed {
             beams: captured.read(self.beams),
+            last_beam: captured.read(self.last_beam),
             is_independent: captured.read(self.is_independent),
             width: captured.read(self.width),
-            ranks: captured.read(self.ranks),
+            is_best: captured.read(self.is_best),
+            may_finish: captured.read(self.may_finish),
             first_row: captured.read(self.first_row),
             places: captured.read(self.places),
-            max_length: captured.read(self.max_length),
+            last_length: captured.read(self.last_length),
             last_step: captured.read(self.last_step),
             forced_step: captured.read(self.forced_step),
             divisors: captured.read(self.divisors),
             first_score: captured.read(self.first_score),
-            length_penalty: captured.read(self.length_penalty),
-            early_stopping: captured.read(self.early_stopping),
+            is_early: captured.read(self.is_early),
+            is_never: captured.read(self.is_never),
             forced_bos_token: captured.read(self.forced_bos_token),
             repetition_penalty: captured.read(self.repetition_penalty),
             no_repeat_ngram_size: captured.read(self.no_repeat_ngram_size),
+            is_penalised: captured.read(self.is_penalised),
             forbidden: self.forbidden.map(|both| both.map(|values| captured.read(values))),
             source: self.source.map(|source| source.map(|value| captured.read(value))),
             sampling: self.sampling.read(captured),

@@ -1,13 +1,16 @@
-//! Loops: and sizes that values give: the reference evaluator against ONNX Runtime (tract has
+//! Loops, and sizes that values give: the reference evaluator against ONNX Runtime (tract has
 //! neither).
 
 use crate::engines::{assert_close, on_ort, output};
+use cognate_export::proto::{GraphProto, ModelProto, NodeProto};
+use cognate_export::{Metadata, to_onnx_bytes};
 use cognate_graph::{
     Builder, DType, Dim, Generator, Graph, Program, Recipe, Repeat, Scalar, Shape, Type, Weights,
     concat,
 };
-use cognate_runtime::{Value, Values};
+use cognate_runtime::{Session, Value, Values};
 use ndarray::{ArrayD, IxDyn};
+use prost::Message;
 use std::sync::Arc;
 
 /// The operations that only this file tests.
@@ -48,6 +51,7 @@ fn program() -> Program {
     let ids = (limit * limit).indices("n");
     builder.output("ids", ids + ids.top_k(Dim::from("n"))[1].top_k("n")[1] + builder.range(0, "n"));
     builder.output("y", last[0] * builder.root().parameter("weight", [3]));
+    builder.output("seen", last[1] + builder.range(0, "past").cast(DType::F32));
     let weights: Weights =
         [("weight".to_owned(), Recipe::generated(Arc::new(Three), &[3]))].into_iter().collect();
     Program::new(builder.finish().unwrap(), weights).unwrap()
@@ -81,14 +85,15 @@ fn loops_agree() {
         );
         let mut sum: Vec<Vec<f64>> =
             x.outer_iter().map(|row| row.iter().map(|&x| x.into()).collect()).collect();
-        let mut seen = 0.0;
-        for _ in 0..limit.min(6) {
+        let (mut seen, mut all) = (0.0, vec![Vec::new(); rows]);
+        for step in 0..limit.min(6) {
             let mut new = 0.0;
-            for line in &mut sum {
+            for (line, all) in sum.iter_mut().zip(&mut all) {
                 for column in 0..3 {
                     line[column] += row[column] * weight[column];
                 }
                 new += line[0];
+                all.push(line[0] + step as f64);
                 line.iter_mut().for_each(|value| *value += seen * 0.1);
             }
             seen += new;
@@ -96,20 +101,104 @@ fn loops_agree() {
         let expected =
             sum.iter().flatten().enumerate().map(|(at, value)| value * weight[at % 3]).collect();
         let expected = ArrayD::from_shape_vec(IxDyn(&[rows, 3]), expected).unwrap();
+        let size = IxDyn(&[rows, limit.min(6) as usize]);
+        let seen = ArrayD::from_shape_vec(size, all.concat()).unwrap();
         for session in &mut sessions {
             let found = session.run(&inputs).unwrap();
             assert_eq!(
                 output(&found, "ids").iter().map(|&id| id as i64).collect::<Vec<_>>(),
                 (0..limit * limit).map(|id| 3 * id).collect::<Vec<_>>()
             );
-            let found = output(&found, "y");
-            assert_close(
-                &found,
-                &expected,
-                1e-5 * expected.iter().fold(1.0, |most: f64, x| most.max(x.abs())),
-                &format!("{}: limit {limit}", session.engine()),
-            );
+            let name = format!("{}: limit {limit}", session.engine());
+            for (output_name, expected) in [("y", &expected), ("seen", &seen)] {
+                let most = expected.iter().fold(1.0, |most: f64, x| most.max(x.abs()));
+                assert_close(&output(&found, output_name), expected, 1e-5 * most, &name);
+            }
         }
+    }
+}
+
+/// Matrices that loops inside of loops read are constants of the graph around the inner loop, if it
+/// multiplies by them.
+#[test]
+fn matrices_of_nested_loops_are_constants_around_the_inner_one() {
+    let body = Builder::new("steps");
+    let step = body.input("steps.iteration", DType::I64, Shape::default());
+    let x = body.input("steps.x", DType::F32, [Dim::from("rows"), 3.into()]);
+    let [square, row] = [("square", Shape::from([3, 3])), ("weight", [3].into())]
+        .map(|(name, shape)| body.root().parameter(name, shape));
+    body.output("steps.next.condition", step.less_or_equal(body.integer(1)));
+    body.output("steps.next.x", x.matmul(square) + row + square.gather(step.reshape([1])));
+    let phase = Builder::new("phase");
+    let iteration = phase.input("phase.iteration", DType::I64, Shape::default());
+    let x = phase.input("phase.x", DType::F32, [Dim::from("rows"), 3.into()]);
+    let last = phase.repeat(Repeat {
+        body: body.finish().unwrap(),
+        most: 5,
+        condition: phase.integer(1).cast(DType::Bool),
+        carried: &[x],
+        captured: &[],
+    });
+    phase.output("phase.next.condition", iteration.less_or_equal(phase.integer(0)));
+    phase.output("phase.next.x", last[0] * phase.root().parameter("weight", [3]));
+    let builder = Builder::new("outside");
+    let x = builder.input("x", DType::F32, [Dim::from("rows"), 3.into()]);
+    let square = builder.root().parameter("square", [3, 3]);
+    let last = builder.repeat(Repeat {
+        body: phase.finish().unwrap(),
+        most: 5,
+        condition: builder.integer(1).cast(DType::Bool),
+        carried: &[x],
+        captured: &[],
+    });
+    builder.output("y", last[0].matmul(square));
+    let weights: Weights = [
+        ("weight", Recipe::generated(Arc::new(Three), &[3])),
+        ("square", Recipe::generated(Arc::new(Nine), &[3, 3])),
+    ]
+    .map(|(name, recipe)| (name.to_owned(), recipe))
+    .into_iter()
+    .collect();
+    let program = Program::new(builder.finish().unwrap(), weights).unwrap();
+    let bytes = to_onnx_bytes(&program, &Metadata::default()).unwrap();
+    let graph = ModelProto::decode(bytes.as_slice()).unwrap().graph.unwrap();
+    let in_body = |graph: &GraphProto| {
+        let mut bodies = graph
+            .node
+            .iter()
+            .flat_map(|node| &node.attribute)
+            .filter_map(|attribute| attribute.g.clone());
+        bodies.next().unwrap()
+    };
+    let readers = |graph: &GraphProto, name: &str| {
+        let reads = |node: &&NodeProto| node.input.iter().any(|input| input == name);
+        graph.node.iter().filter(reads).map(|node| node.op_type.clone()).collect::<Vec<_>>()
+    };
+    let phase = in_body(&graph);
+    let steps = in_body(&phase);
+    assert_eq!(readers(&graph, "square"), ["MatMul"]);
+    assert_eq!(readers(&phase, "square"), ["Reshape"]);
+    assert_eq!(readers(&steps, "square"), ["Gather"]);
+    assert_eq!(readers(&steps, "square.phase"), ["MatMul"]);
+
+    let mut sessions = on_ort(&program);
+    let x = ArrayD::from_shape_fn(IxDyn(&[2, 3]), |at| (at[0] * 3 + at[1]) as f32 * 0.25 - 0.5);
+    let inputs: Values = [("x", x)].into_iter().collect();
+    let mut run = |session: &mut Box<dyn Session>| output(&session.run(&inputs).unwrap(), "y");
+    let found: Vec<_> = sessions.iter_mut().map(&mut run).collect();
+    for (session, other) in sessions.iter().zip(&found).skip(1) {
+        let most = found[0].iter().fold(1.0, |most: f64, x| most.max(x.abs()));
+        assert_close(other, &found[0], 1e-5 * most, session.engine());
+    }
+}
+
+/// -0.4 to 0.4.
+#[derive(Debug)]
+struct Nine;
+
+impl Generator for Nine {
+    fn fill(&self, first: usize, values: &mut [f32]) {
+        values.iter_mut().zip(first..).for_each(|(value, place)| *value = place as f32 * 0.1 - 0.4);
     }
 }
 
@@ -145,4 +234,28 @@ fn wrong_loops_are_refused() {
         body([rows(), "columns".into()], [rows(), Dim::from("columns") + 1]),
         truth()
     ));
+    // After a loop the size of its body is known, so a second one cannot have another value.
+    let builder = Builder::new("outside");
+    let x = builder.input("x", DType::F32, ["rows"]);
+    let empty = builder.scalar(0.0).expand([Dim::from("rows"), 0.into()]);
+    let grown: Vec<_> = (0..2)
+        .map(|_| {
+            let inner = Builder::new("body");
+            inner.input("iteration", DType::I64, Shape::default());
+            let row = inner.input("row", DType::F32, ["rows"]);
+            let seen = inner.input("seen", DType::F32, ["rows", "past"]);
+            inner.output("condition", inner.integer(1).cast(DType::Bool));
+            inner.output("next.row", row * 2.0);
+            inner.output("next.seen", concat(1, &[seen, row.reshape([row.dim(0), 1.into()])]));
+            builder.repeat(Repeat {
+                body: inner.finish().unwrap(),
+                most: 2,
+                condition: builder.integer(1).cast(DType::Bool),
+                carried: &[x, empty],
+                captured: &[],
+            })[1]
+        })
+        .collect();
+    builder.output("y", grown[0] + grown[1]);
+    insta::assert_snapshot!(builder.finish().unwrap_err());
 }

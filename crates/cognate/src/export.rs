@@ -350,6 +350,9 @@ impl Export {
                 "expected layout generate without constant shapes with it, found {found}"
             ));
         }
+        if self.model.config().front != Front::Tokens {
+            return refuse("expected a model that reads text with it, found frames".into());
+        }
         let Some(tokenizer) = &tokenizer.tokenizer else {
             return refuse(format!("{}: has no tokenizer", self.source));
         };
@@ -386,6 +389,9 @@ impl Export {
             (Some(_), Some(_)) if layout != Layout::Generate => {
                 refuse(format!("expected layout generate with it, found {layout}"))
             }
+            (Some(_), Some(_)) if self.model.config().front != Front::Tokens => {
+                refuse("expected a model that reads text with it, found frames".into())
+            }
             (Some(_), Some(_)) if self.precision != Precision::F32 => {
                 refuse(format!("expected f32 with it, found {}", self.precision))
             }
@@ -403,8 +409,8 @@ impl Export {
             refuse("layout", "an encoder alone does not generate")
         } else if self.model.config().parts == Parts::Decoder {
             refuse("layout", "a decoder alone reads prompts of several tokens")
-        } else if self.model.config().front != Front::Tokens {
-            refuse("layout", "the graph that decodes reads text, not frames or pixels")
+        } else if matches!(self.model.config().front, Front::Pixels(_)) {
+            refuse("layout", "the graph that decodes reads text or frames, not pixels")
         } else {
             Ok(())
         }

@@ -21,10 +21,12 @@ pub use sizes::FixedSizes;
 use crate::error::Cause;
 use crate::settings::EarlyStopping;
 use crate::{Result, Sampling, Settings};
-use cognate_graph::{Builder, DType, Dim, Program, Scalar, Tensor, Weights};
-use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS};
+use cognate_graph::{Builder, DType, Dim, Node, Program, Scalar, Tensor, Weights};
+use cognate_model::interface::{ATTENTION_MASK, ENCODER_HIDDEN_STATES, INPUT_IDS};
 use looped::Search;
+use scores::reads_source;
 use sizes::with_sizes;
+use std::collections::HashMap;
 
 /// Maximum number of tokens of a target if the model has no limit.
 pub(crate) const UNLIMITED: usize = 512;
@@ -36,8 +38,9 @@ pub const MOST_BEAMS: usize = 1024;
 /// [`Layout::Generate`](cognate_model::Layout::Generate)), to one graph that decodes, within
 /// limits.
 ///
-/// Inputs: `input_ids, attention_mask: i64 [batch, src]`, and optional scalars, whose defaults are
-/// those of `settings`:
+/// Inputs: `input_ids, attention_mask: i64 [batch, src]`, or for speech `input_features:
+/// [batch, n_mels, 2 * src]` and `prefix_ids: i64 [batch, prefix]`, the tokens of each target after
+/// the start token; and optional scalars, whose defaults are those of `settings`:
 ///
 /// - i64: `max_length`, `min_length`, `num_beams`, `num_return_sequences`, `no_repeat_ngram_size`,
 ///   `early_stopping` (0: false, 1: true, 2: never), `forced_bos_token_id` (-1: none), `do_sample`,
@@ -83,20 +86,32 @@ pub fn search_program(
     let [encode, one_step] = graphs;
     let (encode, one_step) = (encode?, one_step?);
     let builder = Builder::new("generate");
-    let shape = sizes.map_or_else(
-        || ["batch".into(), "src".into()],
-        |FixedSizes { batch, length }| [batch, length].map(Dim::from),
-    );
-    let ids =
-        [INPUT_IDS, ATTENTION_MASK].map(|name| builder.input(name, DType::I64, shape.clone()));
-    let inputs = Inputs::declare(&builder, settings, most, sizes);
+    let sources: Vec<_> = encode
+        .inputs()
+        .map(|(_, Node { name, ty, .. })| {
+            (name.as_str(), builder.input(name, ty.dtype, ty.shape.clone()))
+        })
+        .collect();
+    let source = |name: &str| sources.iter().find(|(known, _)| *known == name).map(|pair| pair.1);
+    let tokens = source(INPUT_IDS).zip(source(ATTENTION_MASK)).map(<[_; 2]>::from);
+    if tokens.is_none() && reads_source(settings) {
+        let message = "encoder_repetition_penalty, encoder_no_repeat_ngram_size: expected none for a source without tokens";
+        return Err(Cause::Contradiction(message.into()).into());
+    }
+    let prefix =
+        tokens.is_none().then(|| builder.input(PREFIX_IDS, DType::I64, ["batch", "prefix"]));
+    let inputs = Inputs { prefix, ..Inputs::declare(&builder, settings, most, sizes) };
     let encoded =
-        builder.inline(&encode, |node| if node.name == INPUT_IDS { ids[0] } else { ids[1] });
+        builder.inline(&encode, |node| source(&node.name).expect("declared for each input"));
     let names = encode.outputs().iter().map(|output| output.name.as_str());
-    let given = names.zip(encoded).chain([(ATTENTION_MASK, ids[1])]).collect();
+    let given: HashMap<_, _> = names.zip(encoded).chain(sources.iter().copied()).collect();
+    let whole = tokens.map(|[ids, _]| ids).or_else(|| given.get(ENCODER_HIDDEN_STATES).copied());
+    let whole = whole.ok_or_else(|| crate::decoder::missing("encoder", ENCODER_HIDDEN_STATES))?;
+    let [batch, src] = [0, 1].map(|axis| whole.dim(axis));
     let most = sizes.map_or(most, |sizes| sizes.length - 1);
-    let found = Search { settings, inputs, most, sizes, source: ids, step: &one_step, given }
-        .run(&builder)?;
+    let search =
+        Search { settings, inputs, most, sizes, batch, src, tokens, step: &one_step, given };
+    let found = search.run(&builder)?;
     builder.output(SEQUENCES, found.sequences);
     builder.output(SCORES, found.scores);
     for (name, values) in
@@ -219,6 +234,9 @@ pub(crate) const SCORES: &str = "scores";
 pub(crate) const TOKEN_SCORES: &str = "token_scores";
 pub(crate) const CROSS_ATTENTIONS: &str = "cross_attentions";
 
+/// The input of the tokens after the start token, for sources of frames.
+pub(crate) const PREFIX_IDS: &str = "prefix_ids";
+
 /// The scalar inputs, within their ranges.
 struct Inputs<'g> {
     max_length: Tensor<'g>,
@@ -232,6 +250,8 @@ struct Inputs<'g> {
     length_penalty: Tensor<'g>,
     early_stopping: Tensor<'g>,
     forced_bos_token: Tensor<'g>,
+    /// The tokens after the start token, instead of `forced_bos_token`: i64 `[batch, prefix]`.
+    prefix: Option<Tensor<'g>>,
     repetition_penalty: Tensor<'g>,
     no_repeat_ngram_size: Tensor<'g>,
     /// Whether tokens are drawn; bool `[]`.
@@ -332,6 +352,7 @@ impl<'g> Inputs<'g> {
             length_penalty,
             early_stopping,
             forced_bos_token,
+            prefix: None,
             repetition_penalty,
             no_repeat_ngram_size,
             is_sampling,

@@ -3,10 +3,10 @@
 use crate::batch::SentenceBatch;
 use crate::decoder::{missing, padded};
 use crate::error::Cause;
-use crate::search::{CROSS_ATTENTIONS, SCORES, SEQUENCES, max_length, scalars};
+use crate::search::{CROSS_ATTENTIONS, PREFIX_IDS, SCORES, SEQUENCES, max_length, scalars};
 use crate::{Decoder, FixedSizes, Hypothesis, Logits, Result, Settings, Sources, alignment};
 use cognate_graph::Scalar;
-use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS};
+use cognate_model::interface::{ATTENTION_MASK, INPUT_FEATURES, INPUT_IDS};
 use cognate_runtime::{Session, Value, Values};
 use ndarray::{Array2, Array4, ArrayD, ArrayView1, Ix2, Ix3, IxDyn, s};
 
@@ -15,6 +15,8 @@ pub struct SearchDecoder {
     session: Box<dyn Session>,
     pad_token: i64,
     sizes: Option<FixedSizes>,
+    /// Whether the sources are log-mel frames.
+    reads_frames: bool,
 }
 
 /// Scores up to this are those of impossible hypotheses.
@@ -26,11 +28,12 @@ impl SearchDecoder {
     /// # Errors
     /// If its inputs and outputs are not those of the layout.
     pub fn new(session: Box<dyn Session>, pad_token: i64) -> Result<Self> {
-        for (found, expected) in [
-            (session.inputs(), INPUT_IDS),
-            (session.inputs(), ATTENTION_MASK),
-            (session.outputs(), SEQUENCES),
-        ] {
+        let reads_frames = session.inputs().iter().any(|input| input == INPUT_FEATURES);
+        let expected = match reads_frames {
+            true => [(session.inputs(), PREFIX_IDS)].to_vec(),
+            false => [INPUT_IDS, ATTENTION_MASK].map(|name| (session.inputs(), name)).to_vec(),
+        };
+        for (found, expected) in expected.into_iter().chain([(session.outputs(), SEQUENCES)]) {
             if !found.iter().any(|name| name == expected) {
                 let expected = format!("the name {expected}");
                 return Err(
@@ -38,7 +41,7 @@ impl SearchDecoder {
                 );
             }
         }
-        Ok(Self { session, pad_token, sizes: None })
+        Ok(Self { session, pad_token, sizes: None, reads_frames })
     }
 
     /// The same for a graph of constant sizes: larger batches are divided, smaller ones filled.
@@ -94,7 +97,14 @@ impl SearchDecoder {
         batch: &SentenceBatch<'_>,
         settings: &Settings,
     ) -> Result<Vec<Vec<Hypothesis>>> {
-        if batch.prefixes.iter().any(|prefix| !prefix.is_empty()) {
+        if settings.timestamps.is_some() || settings.observe.is_some() {
+            return self.refuse("timestamps, or the probability of silence");
+        }
+        let n_prefix = batch.prefixes.first().map_or(0, Vec::len);
+        if batch.prefixes.iter().any(|prefix| prefix.len() != n_prefix) {
+            return self.refuse("target prefixes of different lengths");
+        }
+        if !self.reads_frames && n_prefix > 0 {
             return self.refuse("a target prefix");
         }
         if settings.alignment_layer.is_some()
@@ -102,28 +112,48 @@ impl SearchDecoder {
         {
             return self.refuse("alignments, or one with attentions");
         }
-        let Sources::Tokens(sources) = batch.sources else {
-            return self.refuse("other sources than tokens");
+        let tokens = |(ids, mask): (Array2<i64>, Array2<i64>)| -> Values {
+            [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.into_dyn())].into_iter().collect()
         };
-        let Some(sizes) = self.sizes else {
-            return self.run(sources, padded(sources, self.pad_token)?, settings);
-        };
-        let mut found = Vec::new();
-        for sources in sources.chunks(sizes.batch) {
-            found.extend(self.run(sources, filled(sources, self.pad_token, sizes)?, settings)?);
+        match (batch.sources, self.reads_frames) {
+            (Sources::Features(frames), true) => {
+                let mut inputs: Values = [(INPUT_FEATURES, frames.clone())].into_iter().collect();
+                let prefix = |(sentence, place): (usize, usize)| batch.prefixes[sentence][place];
+                let prefixes = Array2::from_shape_fn((batch.sources.len(), n_prefix), prefix);
+                inputs.insert(PREFIX_IDS, prefixes.into_dyn());
+                // The graph counts the prefix.
+                let counted = |count: usize| count.saturating_add(n_prefix);
+                let min_new_tokens = match settings.min_new_tokens {
+                    0 => 0,
+                    count => counted(count),
+                };
+                let max_new_tokens = counted(settings.max_new_tokens);
+                let settings = Settings { min_new_tokens, max_new_tokens, ..settings.clone() };
+                self.run(batch.sources, inputs, &settings)
+            }
+            (Sources::Tokens(sources), false) => {
+                let Some(sizes) = self.sizes else {
+                    let inputs = tokens(padded(sources, self.pad_token)?);
+                    return self.run(batch.sources, inputs, settings);
+                };
+                let mut found = Vec::new();
+                for sources in sources.chunks(sizes.batch) {
+                    let inputs = tokens(filled(sources, self.pad_token, sizes)?);
+                    found.extend(self.run(sources.into(), inputs, settings)?);
+                }
+                Ok(found)
+            }
+            _ => self.refuse("these sources"),
         }
-        Ok(found)
     }
 
-    /// The hypotheses of the sources, whose ids and mask can have additional rows.
+    /// The hypotheses of the sources; `inputs` can have additional rows.
     fn run(
         &mut self,
-        sources: &[Vec<i64>],
-        (ids, mask): (Array2<i64>, Array2<i64>),
+        sources: Sources<'_>,
+        mut inputs: Values,
         settings: &Settings,
     ) -> Result<Vec<Vec<Hypothesis>>> {
-        let mut inputs: Values =
-            [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.into_dyn())].into_iter().collect();
         for (name, value) in scalars(settings) {
             if self.session.inputs().iter().any(|input| input == name) {
                 inputs.insert(name, scalar(value));
@@ -169,7 +199,7 @@ impl SearchDecoder {
                         attentions.as_ref().expect("places are aligned by attentions");
                     alignment(
                         values.slice(s![sentence, rank, place, *layer, .., ..]),
-                        &sources[sentence],
+                        sources.tokens().get(sentence).map_or(&[], Vec::as_slice),
                     )
                 };
                 let alignment = aligned.map(of_place).collect();

@@ -5,11 +5,11 @@ use crate::agreement::{agreement, along, decode, join, load_reference, methods, 
 use crate::{CLOSE, Error, Result, Subject, compare};
 use cognate_folder::{RuntimeReport, Verification};
 use cognate_generate::{
-    Hypothesis, SearchDecoder, SearchLimits, Settings, Sources, search_program,
+    Hypothesis, SearchDecoder, SearchLimits, Settings, Sources, first_scores, search_program,
 };
 use cognate_model::{Attentions, Layout};
 use cognate_runtime::{Options, Reference, Runtime, Session, Source};
-use ndarray::Array1;
+use ndarray::{Array1, ArrayD};
 
 /// As [`verify`](crate::verify): the reference evaluates the graph of the model's search in f64.
 pub(crate) fn verify_search(
@@ -37,6 +37,7 @@ pub(crate) fn verify_search(
         expected.push(decode(&mut whole, sources, settings)?);
     }
     drop(whole);
+    let logits = size_of_logits(subject, sources)?;
     report.batches = methods.len();
     for (runtime, options) in runtimes {
         progress(runtime.name());
@@ -64,7 +65,9 @@ pub(crate) fn verify_search(
             }
         }
         let scores = scores.map(|scores| Array1::from_vec(scores).into_dyn());
-        let measured = compare(&scores[0], &scores[1]).expect("as many of each");
+        let mut measured = compare(&scores[0], &scores[1]).expect("as many of each");
+        // A score is a mean of differences between logits, whose errors it has.
+        measured.relative_l2 *= (root_mean_square(&scores[1]) / logits).min(1.0);
         let steps = match subject.tolerance.relative_l2 > CLOSE.relative_l2 {
             true => Some(
                 along(
@@ -82,6 +85,20 @@ pub(crate) fn verify_search(
         report.runtimes.push(RuntimeReport { engine, outputs, decoding, steps, vectors: None });
     }
     Ok(report)
+}
+
+/// The root mean square of the logits after the start token.
+fn size_of_logits(subject: &Subject<'_>, sources: Sources<'_>) -> Result<f64> {
+    let subject = Subject { layout: Layout::Cognate, ..subject.clone() };
+    let mut decoder = join(&subject, load_reference(&subject)?)?;
+    let logits = first_scores(decoder.as_mut(), sources, subject.settings.start_token)
+        .map_err(|error| Error::runtime("reference", error))?;
+    Ok(root_mean_square(&logits.mapv(f64::from).into_dyn()))
+}
+
+fn root_mean_square(values: &ArrayD<f64>) -> f64 {
+    let sum: f64 = values.iter().map(|value| value * value).sum();
+    (sum / values.len().max(1) as f64).sqrt()
 }
 
 /// The hypotheses of the search on the reference's graphs, with its margins.

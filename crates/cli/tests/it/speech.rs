@@ -1,7 +1,9 @@
 //! Speech models: exports in every layout, and commands given a model of the other kind.
 
 use crate::run;
-use cognate_testing::{SPEECH_MODELS, bundled_checkpoint, golden, make_speech_model, testdata};
+use cognate_testing::{
+    IMAGE_MODELS, SPEECH_MODELS, bundled_checkpoint, golden, make_speech_model, testdata,
+};
 use std::fs;
 
 /// Exported and verified on every engine that is here, with seeded frames.
@@ -128,6 +130,50 @@ fn exports_read_short_windows_unless_their_frames_are_fixed() {
     fs::remove_file(out.join("cognate.json")).unwrap();
     let refused = transcribe().failed(1);
     assert!(refused.contains("takes windows of one length"), "{refused}");
+}
+
+/// One graph writes text without timestamps, for other programs.
+#[test]
+fn the_layout_generate_reads_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoint, out) = (folder.path().join("checkpoint"), folder.path().join("out"));
+    fs::create_dir(&checkpoint).unwrap();
+    make_speech_model(&checkpoint);
+    let export = |model: &std::path::Path, more: &[&str]| {
+        let paths = [model, &out].map(|path| path.to_str().unwrap());
+        run(&[&["export", paths[0], paths[1], "--layout", "generate"], more].concat())
+    };
+    for (more, reason) in [
+        (
+            &["--with-tokenizer"][..],
+            "--with-tokenizer: expected a model that reads text with it, found frames",
+        ),
+        (
+            &["--max-batch", "2", "--max-length", "9"],
+            "--max-batch: expected a model that reads text with it, found frames",
+        ),
+    ] {
+        let refused = export(&checkpoint, more).failed(1);
+        assert!(refused.contains(reason), "{refused}");
+    }
+    let refused = export(&golden(IMAGE_MODELS[0]), &[]).failed(1);
+    assert!(refused.contains("reads text or frames, not pixels"), "{refused}");
+    assert!(!out.exists());
+    let ended = export(&checkpoint, &["--no-verify"]);
+    assert_eq!(ended.status, Some(0), "{}", ended.err);
+    if cognate_runtime::Ort::find().is_err() {
+        return cognate_testing::skip(
+            "no library of ONNX Runtime; `cargo xtask onnxruntime` installs it",
+        );
+    }
+    let paths = [&out, &checkpoint].map(|path| path.to_str().unwrap());
+    assert!(run(&["verify", paths[0], "--checkpoint", paths[1]]).ok().contains("passed"));
+    let clip = testdata("audio/clip.wav");
+    let refused = run(&["transcribe", "--model", paths[0], clip.to_str().unwrap()]).failed(1);
+    assert!(
+        refused.contains("out: generate.onnx searches by itself, without timestamps; expected an export without --layout generate"),
+        "{refused}"
+    );
 }
 
 #[test]

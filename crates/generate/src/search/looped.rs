@@ -22,8 +22,11 @@ pub(super) struct Search<'s, 'g> {
     pub(super) most: usize,
     pub(super) sizes: Option<FixedSizes>,
     pub(super) step: &'s Graph,
-    /// The source's tokens and mask.
-    pub(super) source: [Tensor<'g>; 2],
+    /// The numbers of sentences and of positions of a source.
+    pub(super) batch: Dim,
+    pub(super) src: Dim,
+    /// The source's tokens and mask, if it has tokens.
+    pub(super) tokens: Option<[Tensor<'g>; 2]>,
     /// The decoder's inputs from the encoder.
     pub(super) given: HashMap<&'s str, Tensor<'g>>,
 }
@@ -168,10 +171,19 @@ impl<'g> Search<'_, 'g> {
                 (width, width.indices("width"), kept.indices("kept"))
             }
         };
-        let batch = self.source[0].dim(0);
-        let first_row = builder.range(0, &batch).reshape([batch, 1.into()]) * beams;
-        let forced_step =
-            number(0).less_or_equal(inputs.forced_bos_token).cast(DType::I64) - number(1);
+        let batch = &self.batch;
+        let first_row = builder.range(0, batch).reshape([batch, &1.into()]) * beams;
+        let prefix = inputs.prefix.map(|ids| {
+            let padding = number(settings.pad_token).expand([ids.dim(0), 1.into()]);
+            let n = builder.range(ids.dim(1), ids.dim(1) + 1).reshape(Shape::default());
+            (concat(1, &[ids, padding]), n)
+        });
+        let forced_step = match prefix {
+            Some((_, n)) => n - number(1),
+            None => number(0).less_or_equal(inputs.forced_bos_token).cast(DType::I64) - number(1),
+        };
+        // A prefix does not count.
+        let lengths = prefix.map_or(inputs.places, |(_, n)| larger(inputs.places - n, number(1)));
         // The first token that is chosen follows a forced one.
         let is_first = inputs.places.equal(forced_step + number(1)).cast(DType::I64);
         let is_short = less(inputs.places + number(1), inputs.min_length).cast(DType::I64);
@@ -197,7 +209,7 @@ impl<'g> Search<'_, 'g> {
             last_length: inputs.max_length - number(1),
             last_step: inputs.max_length - number(2),
             forced_step,
-            divisors: inputs.places.cast(DType::F32).with(Binary::Pow, inputs.length_penalty),
+            divisors: lengths.cast(DType::F32).with(Binary::Pow, inputs.length_penalty),
             first_score: column(rows) * number(vocab),
             is_early: inputs.early_stopping.equal(number(1)),
             is_never: and(
@@ -205,12 +217,13 @@ impl<'g> Search<'_, 'g> {
                 less(builder.scalar(0.0), inputs.length_penalty),
             ),
             forced_bos_token: inputs.forced_bos_token,
+            prefix: prefix.map(|(ids, _)| ids),
             repetition_penalty: inputs.repetition_penalty,
             no_repeat_ngram_size: inputs.no_repeat_ngram_size,
             is_penalised,
             forbidden: forbidden_rows(builder, settings, vocab as usize)
                 .map(|rows| [rows, forbidden_of_step]),
-            source: reads_source(settings).then_some(self.source),
+            source: self.tokens.filter(|_| reads_source(settings)),
             sampling: Sampling {
                 is_on: inputs.is_sampling,
                 temperature: inputs.temperature,
@@ -226,7 +239,7 @@ impl<'g> Search<'_, 'g> {
     fn first(&self, builder: &'g Builder) -> Vec<Carried<'g>> {
         let Settings { start_token, pad_token, .. } = *self.settings;
         let Inputs { beam_ids, places, .. } = self.inputs;
-        let [batch, beams, length] = [self.source[0].dim(0), beam_ids.dim(0), places.dim(0)];
+        let [batch, beams, length] = [self.batch.clone(), beam_ids.dim(0), places.dim(0)];
         let [beam_ids, places] = [
             beam_ids.reshape([1.into(), beams.clone()]),
             places.reshape([1.into(), 1.into(), length.clone()]),
@@ -366,7 +379,7 @@ impl<'g> Search<'_, 'g> {
         let layers: Vec<_> =
             (0..).map_while(|index| self.step.output(&Names::cross_attentions(index))).collect();
         let shape = &layers.first()?.ty.shape;
-        Some(vec![layers.len().into(), shape.dims()[2].clone(), self.source[0].dim(1)])
+        Some(vec![layers.len().into(), shape.dims()[2].clone(), self.src.clone()])
     }
 
     /// The positions of the new token and of all keys, if caches have a fixed capacity.

@@ -8,7 +8,7 @@ use super::body::{Captured, when};
 use super::repetition::Target;
 use super::sampling::each_row;
 use super::state::Fixed;
-use super::{and, larger, less, or};
+use super::{and, larger, less, or, smaller};
 use crate::{Result, Settings};
 use cognate_graph::{Builder, DType, Dim, Shape, Tensor, concat};
 use std::collections::BTreeMap;
@@ -99,14 +99,25 @@ impl<'s, 'i> Constraints<'s, 'i> {
     ) -> [Tensor<'i>; 2] {
         let builder = scores.builder();
         let never = builder.scalar(f32::NEG_INFINITY);
+        let (fixed, step) = (&self.fixed, self.iteration);
+        let first = match fixed.prefix {
+            Some(prefix) => {
+                let rows = prefix.dim(0);
+                let place = smaller(step, fixed.forced_step + builder.integer(1));
+                let place = place.expand([rows.clone(), 1.into()]);
+                let token = prefix.gather_elements(place).reshape([rows, 1.into(), 1.into()]);
+                (token, step.less_or_equal(fixed.forced_step))
+            }
+            None => (fixed.forced_bos_token, step.equal(fixed.forced_step)),
+        };
         let forced = [
-            Some((self.fixed.forced_bos_token, self.iteration.equal(self.fixed.forced_step))),
+            Some(first),
             self.settings.forced_eos_token.map(|token| (builder.integer(token), is_last)),
         ];
         // Of several continuations the first is the forced one.
         let is_single = scores.dim(2).as_constant() == Some(1);
-        let is_first = (!is_single)
-            .then(|| self.fixed.is_best.reshape([Dim::from(1), 1.into(), scores.dim(2)]));
+        let is_first =
+            (!is_single).then(|| fixed.is_best.reshape([Dim::from(1), 1.into(), scores.dim(2)]));
         for (token, is_forced) in forced.into_iter().flatten() {
             tokens = is_first
                 .map_or(is_forced, |is_first| and(is_forced, is_first))

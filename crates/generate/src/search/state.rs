@@ -142,8 +142,8 @@ pub(super) struct Fixed<'g> {
     pub(super) places: Tensor<'g>,
     /// The maximum number of new tokens; i64 `[]`.
     pub(super) last_length: Tensor<'g>,
-    /// The step that chooses the last token, and the one whose token is `forced_bos_token` (-1 for
-    /// none); i64 `[]`.
+    /// The step that chooses the last token, and the last one whose token is forced (-1 for none);
+    /// i64 `[]`.
     pub(super) last_step: Tensor<'g>,
     pub(super) forced_step: Tensor<'g>,
     /// Lengths to the power of the length penalty; f32 `[length]`.
@@ -155,6 +155,8 @@ pub(super) struct Fixed<'g> {
     pub(super) is_early: Tensor<'g>,
     pub(super) is_never: Tensor<'g>,
     pub(super) forced_bos_token: Tensor<'g>,
+    /// The tokens of the steps up to `forced_step`, and one more: i64 `[batch, prefix + 1]`.
+    pub(super) prefix: Option<Tensor<'g>>,
     pub(super) repetition_penalty: Tensor<'g>,
     pub(super) no_repeat_ngram_size: Tensor<'g>,
     /// Whether a constraint reads the tokens so far; bool `[]`.
@@ -186,6 +188,7 @@ impl<'o> Fixed<'o> {
             is_early: captured.read(self.is_early),
             is_never: captured.read(self.is_never),
             forced_bos_token: captured.read(self.forced_bos_token),
+            prefix: self.prefix.map(|prefix| captured.read(prefix)),
             repetition_penalty: captured.read(self.repetition_penalty),
             no_repeat_ngram_size: captured.read(self.no_repeat_ngram_size),
             is_penalised: captured.read(self.is_penalised),

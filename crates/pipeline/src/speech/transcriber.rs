@@ -18,7 +18,7 @@ use cognate_audio::{AudioReader, Damage, FeatureExtractor};
 use cognate_export::read_model;
 use cognate_folder::{Configuration, ModelSource, PREPROCESSOR_CONFIG, optimum, read_if_there};
 use cognate_generate::{Decoder, Sources};
-use cognate_model::{Attentions, Front, Names};
+use cognate_model::{Attentions, Front, Layout, Names};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -138,6 +138,13 @@ impl Transcriber {
         };
         let extractor = extractor(&folder, n_mels, windows)?;
         let model = LoadedModel::open_speech(source, load, attentions)?;
+        if model.layout() == Layout::Generate {
+            let message = format!(
+                "{}: generate.onnx searches by itself, without timestamps; expected an export without --layout generate",
+                folder.display()
+            );
+            return Err(Cause::InFolder(message).into());
+        }
         let tokens = SpeechTokens::read(
             generation_json.as_deref(),
             model.tokenizer(),

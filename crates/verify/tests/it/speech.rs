@@ -7,14 +7,15 @@ use crate::golden::array;
 use crate::golden_tokens::difference;
 use cognate_folder::f32_programs;
 use cognate_generate::{
-    Decoder, SentenceBatch, Settings, Sources, TimestampRules, decode, decoder,
+    Decoder, SearchDecoder, SentenceBatch, Settings, Sources, TimestampRules, decode, decoder,
+    search_program,
 };
 use cognate_model::interface::{ENCODER_HIDDEN_STATES, INPUT_FEATURES};
 use cognate_model::{Attentions, Layout, Model};
 use cognate_runtime::{
     Device, Options, Ort, Reference, Runtime, Session, Source, Values, available,
 };
-use cognate_testing::{Golden, IMAGE_MODELS, SPEECH_MODELS, golden};
+use cognate_testing::{Golden, IMAGE_MODELS, SPEECH_MODELS, golden, shared_whisper};
 use ndarray::{ArrayD, Axis, Slice};
 use safetensors::SafeTensors;
 use safetensors::tensor::TensorView;
@@ -90,65 +91,152 @@ fn decoders(model: &Model, layout: Layout) -> Vec<Box<dyn Decoder>> {
         .collect()
 }
 
+/// The models, and the ways of which transformers' results are known.
+fn models() -> impl Iterator<Item = (&'static str, &'static [Way])> {
+    let images = IMAGE_MODELS.map(|name| (name, &WAYS[..2]));
+    SPEECH_MODELS.map(|name| (name, &WAYS[..])).into_iter().chain(images)
+}
+
+impl Way {
+    fn settings(&self, defaults: &Settings) -> Settings {
+        let mut settings = Settings {
+            num_beams: self.num_beams,
+            num_return_sequences: self.num_beams,
+            max_new_tokens: 24,
+            ..defaults.clone()
+        };
+        (self.change)(&mut settings);
+        settings
+    }
+
+    /// What differs from transformers.
+    fn differences(
+        &self,
+        decoder: &mut dyn Decoder,
+        (_, defaults, features, expected): &Subject,
+    ) -> Vec<String> {
+        let settings = self.settings(defaults);
+        let prefix = |row: &[i64]| row[1..].to_vec();
+        let prefixes: Vec<_> = self.prompt.map_or(Vec::new(), |name| {
+            let prompt = expected.ids(name);
+            prompt.data.chunks(prompt.shape[1]).map(prefix).collect()
+        });
+        let batch = SentenceBatch { sources: features.into(), prefixes: &prefixes, numbers: &[] };
+        let found = decode(decoder, &batch, &settings, &mut silent).unwrap();
+        let rows = expected.ids(self.name);
+        let tokens = |row: &[i64]| -> Vec<_> {
+            row[1..]
+                .iter()
+                .copied()
+                .take_while(|token| !settings.eos_tokens.contains(token))
+                .collect()
+        };
+        let score = |row: usize| {
+            let name = format!("{}_scores", self.name);
+            (self.num_beams > 1).then(|| expected.floats(&name).data[row])
+        };
+        let rows: Vec<_> = rows
+            .data
+            .chunks(rows.shape[1])
+            .enumerate()
+            .map(|(row, ids)| (tokens(ids), score(row)))
+            .collect();
+        let clips = found.iter().zip(rows.chunks(self.num_beams)).enumerate();
+        let wrong = clips.filter_map(|(clip, (found, expected))| {
+            let why = difference(found, expected).err()?;
+            Some(format!("{}, {}, clip {clip}: {why}", decoder.engine(), self.name))
+        });
+        wrong.collect()
+    }
+}
+
 #[test]
 fn features_decode_as_transformers_in_every_layout() {
     let mut failures = Vec::new();
-    let images = IMAGE_MODELS.map(|name| (name, &WAYS[..2]));
-    for (name, ways) in SPEECH_MODELS.map(|name| (name, &WAYS[..])).into_iter().chain(images) {
-        let (model, defaults, features, expected) = subject(name);
+    for (name, ways) in models() {
+        let subject = subject(name);
         for layout in STEPPED {
-            for mut decoder in decoders(&model, layout) {
-                for &Way { name: way, prompt, num_beams, change } in ways {
-                    let mut settings = Settings {
-                        num_beams,
-                        num_return_sequences: num_beams,
-                        max_new_tokens: 24,
-                        ..defaults.clone()
-                    };
-                    change(&mut settings);
-                    let prefix = |row: &[i64]| row[1..].to_vec();
-                    let prefixes: Vec<_> = prompt.map_or(Vec::new(), |name| {
-                        let prompt = expected.ids(name);
-                        prompt.data.chunks(prompt.shape[1]).map(prefix).collect()
-                    });
-                    let batch = SentenceBatch {
-                        sources: (&features).into(),
-                        prefixes: &prefixes,
-                        numbers: &[],
-                    };
-                    let found = decode(decoder.as_mut(), &batch, &settings, &mut silent).unwrap();
-                    let rows = expected.ids(way);
-                    let tokens = |row: &[i64]| -> Vec<_> {
-                        row[1..]
-                            .iter()
-                            .copied()
-                            .take_while(|token| !settings.eos_tokens.contains(token))
-                            .collect()
-                    };
-                    let score = |row: usize| {
-                        (num_beams > 1).then(|| expected.floats(&format!("{way}_scores")).data[row])
-                    };
-                    let rows: Vec<_> = rows
-                        .data
-                        .chunks(rows.shape[1])
-                        .enumerate()
-                        .map(|(row, ids)| (tokens(ids), score(row)))
-                        .collect();
-                    for (clip, (found, expected)) in
-                        found.iter().zip(rows.chunks(num_beams)).enumerate()
-                    {
-                        if let Err(why) = difference(found, expected) {
-                            failures.push(format!(
-                                "{name}, {layout}, {}, {way}, clip {clip}: {why}",
-                                decoder.engine()
-                            ));
-                        }
-                    }
+            for mut decoder in decoders(&subject.0, layout) {
+                for way in ways {
+                    let wrong = way.differences(decoder.as_mut(), &subject);
+                    failures
+                        .extend(wrong.into_iter().map(|why| format!("{name}, {layout}, {why}")));
                 }
             }
         }
     }
     assert!(failures.is_empty(), "{} from transformers:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// The search as a part of the graph, which has no rules of timestamps.
+#[test]
+fn frames_decode_as_transformers_in_one_graph() {
+    let mut failures = Vec::new();
+    for name in SPEECH_MODELS {
+        let subject = subject(name);
+        let (model, defaults, ..) = &subject;
+        let [encoder, step] = model.graphs(Layout::Generate, Attentions::Omit).unwrap();
+        for way in &WAYS {
+            let settings = way.settings(defaults);
+            if settings.timestamps.is_some() {
+                continue;
+            }
+            let positions = model.config().max_positions;
+            let program = search_program([&encoder, &step], &settings, positions).unwrap();
+            for session in on_ort(&program) {
+                let mut decoder = SearchDecoder::new(session, settings.pad_token).unwrap();
+                let wrong = way.differences(&mut decoder, &subject);
+                failures.extend(wrong.into_iter().map(|why| format!("{name}, {why}")));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} from transformers:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// OpenAI's model on real speech, where it is at hand.
+#[test]
+fn whisper_decodes_as_transformers_in_one_graph() {
+    let Some(shared) = shared_whisper() else { return };
+    let folder = shared.join("models/whisper-tiny.en");
+    let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
+    let text = String::from_utf8(read("generation_config.json")).unwrap();
+    let model = Model::open(&folder).unwrap();
+    let settings = Settings::from_json(model.config_json(), Some(&text), model.config()).unwrap();
+    let features = read("reference/features-0880.safetensors");
+    let features = SafeTensors::deserialize(&features).unwrap();
+    let features = features.tensor(INPUT_FEATURES).unwrap();
+    let (values, _) = features.data().as_chunks();
+    let values = values.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let features = ArrayD::from_shape_vec([&[1], features.shape()].concat(), values).unwrap();
+    let expected: serde_json::Value =
+        serde_json::from_slice(&read("reference/transformers-short.json")).unwrap();
+    let expected = &expected["0880"]["transcribe"];
+    let ids = |value: &serde_json::Value| -> Vec<_> {
+        value.as_array().unwrap().iter().map(|id| id.as_i64().unwrap()).collect()
+    };
+    let prefix = ids(&expected["prompt"])[1..].to_vec();
+    let programs = model.graphs(Layout::Generate, Attentions::Omit).unwrap();
+    let positions = model.config().max_positions;
+    let program = search_program([&programs[0], &programs[1]], &settings, positions).unwrap();
+    for session in on_ort(&program).into_iter().skip(1) {
+        let mut decoder = SearchDecoder::new(session, settings.pad_token).unwrap();
+        for num_beams in [1, 5] {
+            let settings = Settings { num_beams, ..settings.clone() };
+            let batch = SentenceBatch {
+                sources: (&features).into(),
+                prefixes: std::slice::from_ref(&prefix),
+                numbers: &[],
+            };
+            let found = decode(&mut decoder, &batch, &settings, &mut silent).unwrap();
+            let best = &expected["beam5"][0];
+            let expected = if num_beams == 1 { &expected["greedy"] } else { best };
+            assert_eq!(found[0][0].tokens[prefix.len()..], ids(&expected["ids"]));
+            if let Some(score) = expected["score"].as_f64() {
+                let error = (f64::from(found[0][0].score) - score).abs();
+                assert!(error < 1e-5, "{num_beams} beams: {error}");
+            }
+        }
+    }
 }
 
 /// One clip is encoded once, and decoded greedily and with beams.

@@ -143,7 +143,8 @@ impl SearchDecoder {
                 }
                 Ok(found)
             }
-            _ => self.refuse("these sources"),
+            (_, true) => self.refuse("other sources than frames"),
+            (_, false) => self.refuse("other sources than tokens"),
         }
     }
 

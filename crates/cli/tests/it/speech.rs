@@ -5,6 +5,7 @@ use cognate_testing::{
     IMAGE_MODELS, SPEECH_MODELS, bundled_checkpoint, golden, make_speech_model, testdata,
 };
 use std::fs;
+use std::path::PathBuf;
 
 /// Exported and verified on every engine that is here, with seeded frames.
 #[test]
@@ -80,13 +81,19 @@ fn models_of_text_and_of_speech_have_their_own_commands() {
     assert!(refused.contains("preprocessor_config.json: missing"), "{refused}");
 }
 
-#[test]
-fn exports_read_short_windows_unless_their_frames_are_fixed() {
-    const FRAMES: [&[u8]; 2] = [b"\x12\x052*src", b"\x08\xe4\x80\x80\x80\x80\x00"];
+/// A small speech model, and a path beside it; they are removed with the folder.
+fn speech_model() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let (checkpoint, out) = (folder.path().join("checkpoint"), folder.path().join("out"));
     fs::create_dir(&checkpoint).unwrap();
     make_speech_model(&checkpoint);
+    (folder, checkpoint, out)
+}
+
+#[test]
+fn exports_read_short_windows_unless_their_frames_are_fixed() {
+    const FRAMES: [&[u8]; 2] = [b"\x12\x052*src", b"\x08\xe4\x80\x80\x80\x80\x00"];
+    let (_folder, checkpoint, out) = speech_model();
     let clip = testdata("audio/clip.wav");
     let transcribe = || {
         run(&[
@@ -135,10 +142,7 @@ fn exports_read_short_windows_unless_their_frames_are_fixed() {
 /// One graph writes text without timestamps, for other programs.
 #[test]
 fn the_layout_generate_reads_frames() {
-    let folder = tempfile::tempdir().unwrap();
-    let (checkpoint, out) = (folder.path().join("checkpoint"), folder.path().join("out"));
-    fs::create_dir(&checkpoint).unwrap();
-    make_speech_model(&checkpoint);
+    let (_folder, checkpoint, out) = speech_model();
     let export = |model: &std::path::Path, more: &[&str]| {
         let paths = [model, &out].map(|path| path.to_str().unwrap());
         run(&[&["export", paths[0], paths[1], "--layout", "generate"], more].concat())
@@ -178,10 +182,7 @@ fn the_layout_generate_reads_frames() {
 
 #[test]
 fn times_of_words_need_an_export_with_attention() {
-    let folder = tempfile::tempdir().unwrap();
-    let (checkpoint, out) = (folder.path().join("checkpoint"), folder.path().join("out"));
-    fs::create_dir(&checkpoint).unwrap();
-    make_speech_model(&checkpoint);
+    let (_folder, checkpoint, out) = speech_model();
     let clip = testdata("audio/clip.wav");
     let words = |model: &std::path::Path| {
         run(&[

@@ -357,7 +357,7 @@ impl<'g> Search<'_, 'g> {
         let state = state.continue_rows(scored, &constraints)?;
         let (goes_on, state, presents) =
             state.continue_beams(scored, continues, presents, &constraints)?;
-        inner.output("loop.next.condition", and(goes_on, self.are_enough(state.open)));
+        inner.output("loop.next.condition", and(goes_on, self.phase_goes_on(state.open)));
         let values = [cur, goes_on].into_iter().chain(state.values()).chain(presents);
         for (value, next) in carried.iter().zip(values) {
             inner.output(&format!("loop.next.{}", value.name), next);
@@ -367,7 +367,7 @@ impl<'g> Search<'_, 'g> {
 
     /// Whether enough sentences are open for another step of the same phase: more than seven of
     /// eight, or one if there are no phases.
-    fn are_enough<'i>(&self, open: Tensor<'i>) -> Tensor<'i> {
+    fn phase_goes_on<'i>(&self, open: Tensor<'i>) -> Tensor<'i> {
         let builder = open.builder();
         let closed = if self.sizes.is_some() { 0 } else { -7 };
         let votes = open.select(builder.integer(1), builder.integer(closed));

@@ -5,8 +5,8 @@ use crate::engines::{assert_close, on_ort, output};
 use cognate_export::proto::{GraphProto, ModelProto, NodeProto};
 use cognate_export::{Metadata, to_onnx_bytes};
 use cognate_graph::{
-    Builder, DType, Dim, Generator, Graph, Program, Recipe, Repeat, Scalar, Shape, Type, Weights,
-    concat,
+    Builder, DType, Dim, Generator, Graph, Program, Recipe, Repeat, Scalar, Shape, Tensor, Type,
+    Weights, concat,
 };
 use cognate_runtime::{Session, Value, Values};
 use ndarray::{ArrayD, IxDyn};
@@ -118,6 +118,17 @@ fn loops_agree() {
     }
 }
 
+/// The value after a loop that carries it alone.
+fn repeated<'g>(builder: &'g Builder, body: Builder, x: Tensor<'g>) -> Tensor<'g> {
+    builder.repeat(Repeat {
+        body: body.finish().unwrap(),
+        most: 5,
+        condition: builder.integer(1).cast(DType::Bool),
+        carried: &[x],
+        captured: &[],
+    })[0]
+}
+
 /// Matrices that loops inside of loops read are constants of the graph around the inner loop, if it
 /// multiplies by them.
 #[test]
@@ -132,26 +143,14 @@ fn matrices_of_nested_loops_are_constants_around_the_inner_one() {
     let phase = Builder::new("phase");
     let iteration = phase.input("phase.iteration", DType::I64, Shape::default());
     let x = phase.input("phase.x", DType::F32, [Dim::from("rows"), 3.into()]);
-    let last = phase.repeat(Repeat {
-        body: body.finish().unwrap(),
-        most: 5,
-        condition: phase.integer(1).cast(DType::Bool),
-        carried: &[x],
-        captured: &[],
-    });
+    let last = repeated(&phase, body, x);
     phase.output("phase.next.condition", iteration.less_or_equal(phase.integer(0)));
-    phase.output("phase.next.x", last[0] * phase.root().parameter("weight", [3]));
+    phase.output("phase.next.x", last * phase.root().parameter("weight", [3]));
     let builder = Builder::new("outside");
     let x = builder.input("x", DType::F32, [Dim::from("rows"), 3.into()]);
     let square = builder.root().parameter("square", [3, 3]);
-    let last = builder.repeat(Repeat {
-        body: phase.finish().unwrap(),
-        most: 5,
-        condition: builder.integer(1).cast(DType::Bool),
-        carried: &[x],
-        captured: &[],
-    });
-    builder.output("y", last[0].matmul(square));
+    let last = repeated(&builder, phase, x);
+    builder.output("y", last.matmul(square));
     let weights: Weights = [
         ("weight", Recipe::generated(Arc::new(Three), &[3])),
         ("square", Recipe::generated(Arc::new(Nine), &[3, 3])),

@@ -186,13 +186,23 @@ pub fn header(tensors: &[Tensor]) -> Result<Vec<u8>> {
 
 /// Uniform values of the magnitude of initial weights; norms about 1.
 pub fn write(path: &Path, header: &[u8], tensors: &[Tensor]) -> Result<()> {
+    write_rounded(path, header, tensors, |value| value)
+}
+
+/// As [`write`], with values that are rounded.
+pub fn write_rounded(
+    path: &Path,
+    header: &[u8],
+    tensors: &[Tensor],
+    rounded: impl Fn(f32) -> f32,
+) -> Result<()> {
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
     file.write_all(header)?;
     let mut random = Xorshift(0x9e37_79b9_7f4a_7c15);
     for tensor in tensors {
         let middle = if tensor.name.ends_with("layer_norm.weight") { 1.0 } else { 0.0 };
         for _ in 0..tensor.n_elements() {
-            file.write_all(&(middle + 0.05 * random.draw()).to_le_bytes())?;
+            file.write_all(&rounded(middle + 0.05 * random.draw()).to_le_bytes())?;
         }
     }
     file.into_inner()?.sync_all()?;

@@ -4,6 +4,11 @@
 //! `x: u8 [n, inputs]`, `W: i8 [outputs, inputs]`, `out: f32 [n, outputs]`, one factor per output.
 //! Sums are 32-bit integers, which are exact in any order of summation.
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod tiles;
+#[cfg(target_arch = "x86_64")]
+mod vectors;
+
 use crate::groups::{Dots, GROUP, Groups};
 use crate::parallel::Parallel;
 use std::ops::Range;
@@ -22,6 +27,9 @@ pub struct IntegerWeights {
 /// The instruction set of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Set {
+    /// With AMX for many rows.
+    #[cfg(target_arch = "x86_64")]
+    Tiles,
     #[cfg(target_arch = "x86_64")]
     Avx512Vnni,
     #[cfg(target_arch = "x86_64")]
@@ -35,7 +43,7 @@ impl Set {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
             if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
-                return Self::Avx512Vnni;
+                return if tiles::are_usable() { Self::Tiles } else { Self::Avx512Vnni };
             }
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxvnni") {
                 return Self::AvxVnni;
@@ -48,7 +56,7 @@ impl Set {
     fn lanes(self) -> usize {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512Vnni => 16,
+            Self::Tiles | Self::Avx512Vnni => 16,
             #[cfg(target_arch = "x86_64")]
             Self::AvxVnni => 8,
             Self::Scalar => 1,
@@ -56,28 +64,9 @@ impl Set {
     }
 }
 
-/// Whether [`IntegerWeights::multiply`] is fast on this processor for rows of `inputs` numbers: it
-/// has the instructions, and does not have instructions for tiles of integers (AMX), with which
-/// other programs multiply wide rows several times as fast.
-pub fn multiplies_integers(inputs: usize) -> bool {
-    const NARROW: usize = 256;
-    has_integer_products() && (inputs <= NARROW || !has_tiles())
-}
-
 /// Whether the processor has instructions that multiply integers.
-pub(crate) fn has_integer_products() -> bool {
+pub fn multiplies_integers() -> bool {
     Set::best() != Set::Scalar
-}
-
-/// Whether the processor multiplies tiles of integers (AMX-INT8).
-fn has_tiles() -> bool {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        let features = std::arch::x86_64::__cpuid_count(7, 0);
-        return features.edx >> 25 & 1 == 1;
-    }
-    #[allow(unreachable_code, reason = "on other processors")]
-    false
 }
 
 impl IntegerWeights {
@@ -145,12 +134,15 @@ impl IntegerWeights {
         threads: &dyn Parallel,
     ) {
         self.groups.multiply(x, &columns, out, threads, |work| match self.set {
-            // SAFETY: weights are packed for instructions that this processor has.
-            #[cfg(target_arch = "x86_64")]
-            Set::Avx512Vnni => unsafe { x86::with_avx512(work) },
+            // SAFETY: weights are packed for instructions that this processor has, here and below.
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            Set::Tiles if tiles::fit(work.n, work.weights) => unsafe { tiles::multiply(work) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Set::AvxVnni => unsafe { x86::with_avx(work) },
+            Set::Tiles | Set::Avx512Vnni => unsafe { vectors::with_avx512(work) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Set::AvxVnni => unsafe { vectors::with_avx(work) },
             Set::Scalar => work.run(Scalar),
         });
     }
@@ -192,102 +184,6 @@ impl Dots for Scalar {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use crate::groups::{Dots, Multiply};
-    use std::arch::x86_64::*;
-
-    #[derive(Clone, Copy)]
-    struct Avx512Vnni;
-
-    impl Dots for Avx512Vnni {
-        type Sums = __m512i;
-        type Scaled = __m512;
-        const LANES: usize = 16;
-        const ROWS: usize = 8;
-
-        #[inline(always)]
-        unsafe fn load(self, sums: *const i32) -> __m512i {
-            // SAFETY: by contract, here and below.
-            unsafe { _mm512_loadu_si512(sums.cast()) }
-        }
-
-        #[inline(always)]
-        unsafe fn dot(self, sums: __m512i, bytes: u32, weights: *const i8) -> __m512i {
-            // SAFETY: by contract.
-            unsafe {
-                _mm512_dpbusd_epi32(
-                    sums,
-                    _mm512_set1_epi32(bytes as i32),
-                    _mm512_loadu_si512(weights.cast()),
-                )
-            }
-        }
-
-        #[inline(always)]
-        unsafe fn scaled(self, sums: __m512i, factors: *const f32) -> __m512 {
-            // SAFETY: by contract.
-            unsafe { _mm512_mul_ps(_mm512_cvtepi32_ps(sums), _mm512_loadu_ps(factors)) }
-        }
-
-        #[inline(always)]
-        unsafe fn store(self, numbers: __m512, out: *mut f32) {
-            // SAFETY: by contract.
-            unsafe { _mm512_storeu_ps(out, numbers) }
-        }
-    }
-
-    #[derive(Clone, Copy)]
-    struct AvxVnni;
-
-    impl Dots for AvxVnni {
-        type Sums = __m256i;
-        type Scaled = __m256;
-        const LANES: usize = 8;
-        const ROWS: usize = 6;
-
-        #[inline(always)]
-        unsafe fn load(self, sums: *const i32) -> __m256i {
-            // SAFETY: by contract, here and below.
-            unsafe { _mm256_loadu_si256(sums.cast()) }
-        }
-
-        #[inline(always)]
-        unsafe fn dot(self, sums: __m256i, bytes: u32, weights: *const i8) -> __m256i {
-            // SAFETY: by contract.
-            unsafe {
-                _mm256_dpbusd_avx_epi32(
-                    sums,
-                    _mm256_set1_epi32(bytes as i32),
-                    _mm256_loadu_si256(weights.cast()),
-                )
-            }
-        }
-
-        #[inline(always)]
-        unsafe fn scaled(self, sums: __m256i, factors: *const f32) -> __m256 {
-            // SAFETY: by contract.
-            unsafe { _mm256_mul_ps(_mm256_cvtepi32_ps(sums), _mm256_loadu_ps(factors)) }
-        }
-
-        #[inline(always)]
-        unsafe fn store(self, numbers: __m256, out: *mut f32) {
-            // SAFETY: by contract.
-            unsafe { _mm256_storeu_ps(out, numbers) }
-        }
-    }
-
-    #[target_feature(enable = "avx512f,avx512vnni")]
-    pub(super) fn with_avx512(work: &Multiply<'_>) {
-        work.run(Avx512Vnni);
-    }
-
-    #[target_feature(enable = "avx2,avxvnni")]
-    pub(super) fn with_avx(work: &Multiply<'_>) {
-        work.run(AvxVnni);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,8 +199,11 @@ mod tests {
         let mut sets = vec![Set::Scalar];
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
-            if Set::best() == Set::Avx512Vnni {
+            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
                 sets.push(Set::Avx512Vnni);
+            }
+            if tiles::are_usable() {
+                sets.push(Set::Tiles);
             }
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxvnni") {
                 sets.push(Set::AvxVnni);
@@ -324,6 +223,9 @@ mod tests {
             (3, 31, 33),
             (13, 8, 64),
             (29, 101, 130),
+            (16, 64, 32),
+            (45, 128, 130),
+            (64, 192, 40),
             (0, 4, 4),
             (3, 0, 5),
         ] {

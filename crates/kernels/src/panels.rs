@@ -35,6 +35,7 @@ pub(crate) struct Lines<T> {
 pub(crate) trait Number: Copy {}
 impl Number for f32 {}
 impl Number for i8 {}
+impl Number for half::f16 {}
 
 impl<T: Number> Lines<T> {
     pub(crate) fn zeros(len: usize) -> Self {

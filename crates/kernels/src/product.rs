@@ -4,12 +4,19 @@
 //! columns as two vectors have, input after input, so that they are read once, in order. Every
 //! number is one sum over the inputs in their order, so the result of a row is bit for bit the same
 //! in every batch.
+//!
+//! Weights that half precision represents exactly, as those of a checkpoint in half precision, are
+//! kept in it: half the memory to read, and the same results.
+
+mod stored;
 
 use crate::panels::{Lines, Tiles, panels_of, tiles};
 use crate::parallel::{Parallel, Shared, by_columns};
 use crate::prefetch::ask;
+use half::f16;
 use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;
+use stored::{Stored, converts_halves, dispatch_halves, exact_halves};
 
 /// Vectors of a panel.
 pub(crate) const WIDE: usize = 2;
@@ -17,14 +24,20 @@ pub(crate) const WIDE: usize = 2;
 /// Weights of a layer.
 #[derive(Debug)]
 pub struct Weights {
-    /// `[panels, inputs, columns of a panel]`
-    panels: Lines<f32>,
+    panels: Panels,
     /// The bias of every column of the panels.
     bias: Vec<f32>,
     inputs: usize,
     outputs: usize,
     /// Number of columns of a panel.
     columns: usize,
+}
+
+/// `[panels, inputs, columns of a panel]`
+#[derive(Debug)]
+enum Panels {
+    Floats(Lines<f32>),
+    Halves(Lines<f16>),
 }
 
 impl Weights {
@@ -49,17 +62,45 @@ impl Weights {
         given: Option<&[f32]>,
     ) -> Self {
         let n_panels = outputs.div_ceil(columns);
-        let (mut panels, mut bias) =
-            (Lines::zeros(n_panels * inputs * columns), vec![0.0; n_panels * columns]);
-        let (all, mut row) = (panels.all_mut(), vec![0.0; inputs]);
-        for output in 0..outputs {
-            fill(output, &mut row);
-            let panel = all[output / columns * inputs * columns..].chunks_exact_mut(columns);
-            panel.zip(&row).for_each(|(places, &weight)| places[output % columns] = weight);
+        let len = n_panels * inputs * columns;
+        let (mut bias, mut row) = (vec![0.0; n_panels * columns], vec![0.0; inputs]);
+        let place = |output: usize| output / columns * inputs * columns + output % columns;
+        let mut halves = converts_halves(columns / WIDE).then(|| Lines::<f16>::zeros(len));
+        // The output whose row is filled, the first that half precision does not represent.
+        let mut first = 0;
+        if let Some(panels) = &mut halves {
+            let (mut rounded, mut back) = (vec![f16::ZERO; inputs], vec![0.0; inputs]);
+            while first < outputs {
+                fill(first, &mut row);
+                if !exact_halves(&row, &mut rounded, &mut back) {
+                    break;
+                }
+                put(
+                    &rounded,
+                    panels.all_mut().get_mut(place(first)..).unwrap_or_default(),
+                    columns,
+                );
+                first += 1;
+            }
         }
         if let Some(given) = given {
             bias[..outputs].copy_from_slice(given);
         }
+        let panels = match halves {
+            Some(halves) if first == outputs => Panels::Halves(halves),
+            halves => {
+                let mut floats = Lines::zeros(len);
+                let all = floats.all_mut();
+                if let Some(halves) = halves {
+                    all.iter_mut().zip(halves.all()).for_each(|(to, half)| *to = half.to_f32());
+                }
+                for output in first..outputs {
+                    fill(output, &mut row);
+                    put(&row, all.get_mut(place(output)..).unwrap_or_default(), columns);
+                }
+                Panels::Floats(floats)
+            }
+        };
         Self { panels, bias, inputs, outputs, columns }
     }
 
@@ -93,8 +134,7 @@ impl Weights {
         out: &mut [f32],
         threads: &dyn Parallel,
     ) {
-        let (inputs, panels, weights) =
-            (self.inputs, panels_of(&columns, self.outputs, self.columns), self.view(&columns));
+        let (inputs, panels) = (self.inputs, panels_of(&columns, self.outputs, self.columns));
         let n = out.len() / columns.len().max(1);
         assert_eq!(
             [x.len(), out.len()],
@@ -103,21 +143,44 @@ impl Weights {
         );
         let (out, strides) = (Shared::new(out), [inputs, columns.len()]);
         by_columns(threads, [n, inputs, panels.len()], |panels| {
-            Arch::new().dispatch(Multiply { weights, x, strides, out: &out, start: 0, n, panels });
+            let (out, start) = (&out, 0);
+            match &self.panels {
+                Panels::Floats(all) => Arch::new().dispatch(Multiply {
+                    weights: self.view(all.all(), &columns),
+                    x,
+                    strides,
+                    out,
+                    start,
+                    n,
+                    panels,
+                }),
+                Panels::Halves(all) => dispatch_halves(Multiply {
+                    weights: self.view(all.all(), &columns),
+                    x,
+                    strides,
+                    out,
+                    start,
+                    n,
+                    panels,
+                }),
+            }
         });
     }
 
-    fn view(&self, columns: &Range<usize>) -> Packed<'_> {
+    fn view<'a, N>(&'a self, all: &'a [N], columns: &Range<usize>) -> Packed<'a, N> {
         let Range { start, end } = panels_of(columns, self.outputs, self.columns);
-        let panels = &self.panels.all()
-            [start * self.inputs * self.columns..end * self.inputs * self.columns];
         Packed {
-            panels,
+            panels: &all[start * self.inputs * self.columns..end * self.inputs * self.columns],
             bias: &self.bias[start * self.columns..end * self.columns],
             inputs: self.inputs,
             outputs: columns.len(),
         }
     }
+}
+
+/// Writes the weights of an output to its column of a panel.
+fn put<N: Copy>(row: &[N], panel: &mut [N], columns: usize) {
+    panel.iter_mut().step_by(columns).zip(row).for_each(|(place, &weight)| *place = weight);
 }
 
 /// The columns of a panel on this processor.
@@ -134,9 +197,9 @@ impl WithSimd for Columns {
 
 /// Panels of [`WIDE`] vectors, as in [`Weights`].
 #[derive(Clone, Copy)]
-pub(crate) struct Packed<'a> {
+pub(crate) struct Packed<'a, N = f32> {
     /// `[panels, inputs, columns of a panel]`
-    pub(crate) panels: &'a [f32],
+    pub(crate) panels: &'a [N],
     /// The bias of every column of the panels.
     pub(crate) bias: &'a [f32],
     pub(crate) inputs: usize,
@@ -144,8 +207,8 @@ pub(crate) struct Packed<'a> {
 }
 
 /// Some panels of a product.
-pub(crate) struct Multiply<'a> {
-    pub(crate) weights: Packed<'a>,
+pub(crate) struct Multiply<'a, N = f32> {
+    pub(crate) weights: Packed<'a, N>,
     pub(crate) x: &'a [f32],
     /// The distances between rows of `x` and of `out`.
     pub(crate) strides: [usize; 2],
@@ -156,7 +219,7 @@ pub(crate) struct Multiply<'a> {
     pub(crate) panels: Range<usize>,
 }
 
-impl WithSimd for Multiply<'_> {
+impl<N: Stored> WithSimd for Multiply<'_, N> {
     type Output = ();
 
     #[inline(always)]
@@ -171,15 +234,15 @@ impl WithSimd for Multiply<'_> {
     }
 }
 
-struct Block<'w, 'a, S> {
-    work: &'w Multiply<'a>,
+struct Block<'w, 'a, S, N> {
+    work: &'w Multiply<'a, N>,
     simd: S,
 }
 
-impl<S: Simd> Tiles for Block<'_, '_, S> {
+impl<S: Simd, N: Stored> Tiles for Block<'_, '_, S, N> {
     #[inline(always)]
     fn bytes(&self) -> usize {
-        self.work.weights.inputs * WIDE * size_of::<S::f32s>()
+        self.work.weights.inputs * WIDE * S::F32_LANES * size_of::<N>()
     }
 
     #[allow(clippy::needless_range_loop, reason = "constant places keep sums in registers")]
@@ -191,23 +254,23 @@ impl<S: Simd> Tiles for Block<'_, '_, S> {
         ) = (self.simd, self.work);
         let (Packed { panels, bias, inputs, outputs }, columns) = (weights, WIDE * S::F32_LANES);
         let x = &x[row * x_stride..][..(ROWS - 1) * x_stride + inputs];
-        let packed =
-            S::as_simd_f32s(&panels[panel * inputs * columns..][..PANELS * inputs * columns]).0;
+        let packed = &panels[panel * inputs * columns..][..PANELS * inputs * columns];
         let bias = S::as_simd_f32s(&bias[panel * columns..][..PANELS * columns]).0;
         let mut sums = [[[simd.splat_f32s(0.0); WIDE]; PANELS]; ROWS];
         for input in 0..inputs {
             let mut here = [[simd.splat_f32s(0.0); WIDE]; PANELS];
             if PANELS == 1 {
                 for half in 0..WIDE {
-                    ask(packed.as_ptr().wrapping_add(input * WIDE + half).wrapping_byte_add(ahead));
+                    let at = (input * WIDE + half) * S::F32_LANES;
+                    ask(packed.as_ptr().wrapping_add(at).wrapping_byte_add(ahead));
                 }
             }
             for place in 0..PANELS {
                 for half in 0..WIDE {
+                    let at = ((place * inputs + input) * WIDE + half) * S::F32_LANES;
                     // SAFETY: there are `inputs` times `WIDE` vectors in each of the `PANELS`
                     // panels.
-                    here[place][half] =
-                        unsafe { *packed.get_unchecked((place * inputs + input) * WIDE + half) };
+                    here[place][half] = unsafe { N::load(simd, packed.as_ptr().add(at)) };
                 }
             }
             for row in 0..ROWS {
@@ -252,7 +315,7 @@ impl<S: Simd> Tiles for Block<'_, '_, S> {
 mod tests {
     use super::*;
     use crate::parallel::Serial;
-    use crate::testing::numbers;
+    use crate::testing::{Registers, numbers};
     use pulp::Scalar;
 
     /// Sizes that fill tiles and panels and sizes that do not, compared with f64 and with the same
@@ -279,7 +342,9 @@ mod tests {
                 Weights::pack(inputs, outputs, fill, bias).multiply(&x, &mut out, &Serial);
                 let scalar = Weights::packed([inputs, outputs], WIDE, fill, bias);
                 let panels = 0..scalar.bias.len() / WIDE;
-                let (weights, strides) = (scalar.view(&(0..outputs)), [inputs, outputs]);
+                let Panels::Floats(floats) = &scalar.panels else { panic!("without vectors") };
+                let weights = scalar.view(floats.all(), &(0..outputs));
+                let strides = [inputs, outputs];
                 Multiply {
                     weights,
                     x: &x,
@@ -328,6 +393,72 @@ mod tests {
             let mut one = vec![0.0; outputs];
             packed.multiply(&x[index * inputs..][..inputs], &mut one, &Serial);
             assert_eq!(one, all[index * outputs..][..outputs], "row {index}");
+        }
+    }
+
+    /// Weights that half precision represents, by themselves and followed by a row that it does
+    /// not: in half precision and in f32, with the same bits.
+    #[test]
+    fn weights_in_half_precision_have_the_same_products() {
+        for (n, inputs, outputs) in
+            [(1, 64, 256), (1, 7, 3), (2, 16, 200), (5, 31, 33), (29, 100, 130), (3, 0, 5)]
+        {
+            let x = numbers(n * inputs, 1);
+            let mut weights = numbers(inputs * (outputs + 1), 2);
+            for (index, weight) in weights[..inputs * outputs].iter_mut().enumerate() {
+                // Some are subnormal in half precision, or negative zeros.
+                let scale = [1.0, 1e-5, -0.0][index % 3];
+                *weight = f16::from_f32(*weight * scale).to_f32();
+            }
+            let row = |output: usize| &weights[output * inputs..][..inputs];
+            let fill = |output: usize, to: &mut [f32]| to.copy_from_slice(row(output));
+            #[allow(unused_mut, reason = "on other processors")]
+            let mut columns = vec![Arch::new().dispatch(Columns)];
+            #[cfg(target_arch = "x86_64")]
+            if pulp::x86::V3::try_new().is_some() {
+                columns.push(WIDE * 8);
+            }
+            for columns in columns {
+                let pack = |outputs| Weights::packed([inputs, outputs], columns, fill, None).panels;
+                let (halves, floats) = (pack(outputs), pack(outputs + 1));
+                let Panels::Floats(floats) = floats else {
+                    assert_eq!(inputs, 0, "{:?}", row(outputs));
+                    continue;
+                };
+                let Panels::Halves(halves) = halves else {
+                    assert!(!converts_halves(columns / WIDE));
+                    continue;
+                };
+                fn product<N: Stored>(
+                    panels: &[N],
+                    x: &[f32],
+                    [n, inputs, outputs, columns]: [usize; 4],
+                ) -> Vec<f32> {
+                    let mut out = vec![f32::NAN; n * outputs];
+                    let n_panels = outputs.div_ceil(columns);
+                    let bias = vec![0.25; n_panels * columns];
+                    let panels = &panels[..bias.len() * inputs];
+                    let work = Multiply {
+                        weights: Packed { panels, bias: &bias, inputs, outputs },
+                        x,
+                        strides: [inputs, outputs],
+                        out: &Shared::new(&mut out),
+                        start: 0,
+                        n,
+                        panels: 0..n_panels,
+                    };
+                    match columns / WIDE {
+                        8 => Registers::Avx2.run(work),
+                        _ => Registers::Widest.run(work),
+                    }
+                    out
+                }
+                let sizes = [n, inputs, outputs, columns];
+                let [halves, floats] =
+                    [product(halves.all(), &x, sizes), product(floats.all(), &x, sizes)];
+                assert!(floats.iter().all(|number| number.is_finite()));
+                assert_eq!(halves, floats, "{n} {inputs} {outputs}, panels of {columns} columns");
+            }
         }
     }
 }

@@ -5,7 +5,7 @@
 //! their lengths. Only columns that can be among the largest are computed, bit for bit as with
 //! [`Weights`](crate::Weights). These are about ten of 8,000 logits of a translation model.
 
-use crate::integers::{IntegerWeights, has_integer_products};
+use crate::integers::{IntegerWeights, multiplies_integers};
 use crate::parallel::Parallel;
 use crate::rows::{Place, Quantised, Rows};
 use pulp::{Arch, Simd, WithSimd};
@@ -97,7 +97,7 @@ impl Distances {
 impl Screen {
     /// Whether integer products are fast enough on this processor.
     pub fn is_fast() -> bool {
-        has_integer_products()
+        multiplies_integers()
     }
 
     /// A screen of weights that are integers.

@@ -1,5 +1,6 @@
 //! A checkpoint of the shape of Whisper base with seeded random weights, to measure the time of a
-//! larger model.
+//! larger model. As in OpenAI's models, which were published in half precision, half precision
+//! represents all weights.
 
 use fs_err::{self as fs, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -8,7 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::checkpoint::{Tensor, header, write, write_json};
+use crate::checkpoint::{Tensor, header, write_json, write_rounded};
+use half::f16;
 
 const D_MODEL: usize = 512;
 const D_FF: usize = 2048;
@@ -56,7 +58,7 @@ pub(super) fn checkpoint(model: &Path, folder: &Path) -> Result<PathBuf> {
     write_json(&folder.join("config.json"), &config)?;
     let tensors = tensors(vocab, mels, positions);
     let (path, header) = (folder.join("model.safetensors"), header(&tensors)?);
-    write(&path, &header, &tensors)?;
+    write_rounded(&path, &header, &tensors, |value| f16::from_f32(value).to_f32())?;
     let before: usize =
         tensors.iter().take_while(|tensor| tensor.name != TOKENS).map(Tensor::n_elements).sum();
     let mut file = OpenOptions::new().write(true).open(&path)?;

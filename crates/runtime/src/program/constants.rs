@@ -4,6 +4,7 @@ use cognate_export::proto::{DataLocation, DataType, TensorProto};
 use memmap2::Mmap;
 use std::collections::HashMap;
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ pub(crate) struct Constants {
 /// The bytes of a constant.
 pub(crate) enum Bytes {
     Here(prost::bytes::Bytes),
-    Mapped(Arc<Mmap>, std::ops::Range<usize>),
+    Mapped(Arc<Mmap>, Range<usize>),
 }
 
 impl Bytes {
@@ -29,6 +30,11 @@ impl Bytes {
 
     /// Frees the memory of a mapped file's pages; they are read again when used.
     pub(crate) fn release(&self) {
+        self.release_part(0..self.all().len());
+    }
+
+    /// [`Self::release`] for some of the bytes.
+    pub(crate) fn release_part(&self, part: Range<usize>) {
         #[cfg(unix)]
         if let Bytes::Mapped(file, range) = self {
             // SAFETY: the pages are those of a file that nobody writes to. If the call has no
@@ -36,11 +42,13 @@ impl Bytes {
             let _ = unsafe {
                 file.unchecked_advise_range(
                     memmap2::UncheckedAdvice::DontNeed,
-                    range.start,
-                    range.len(),
+                    range.start + part.start,
+                    part.len(),
                 )
             };
         }
+        #[cfg(not(unix))]
+        let _ = part;
     }
 }
 

@@ -30,8 +30,12 @@ pub(super) enum Packed {
 impl Source {
     /// The weights `[inputs]` of an output.
     fn bytes_of(&self, output: usize) -> &[u8] {
-        let size = self.inputs * if self.is_bf16 { 2 } else { size_of::<f32>() };
-        &self.bytes.all()[output * size..][..size]
+        &self.bytes.all()[output * self.size()..][..self.size()]
+    }
+
+    /// Bytes of the weights of an output.
+    fn size(&self) -> usize {
+        self.inputs * if self.is_bf16 { 2 } else { size_of::<f32>() }
     }
 
     /// Writes the weights `[inputs]` of an output.
@@ -48,9 +52,20 @@ impl Source {
         }
     }
 
+    /// The weights in panels. Bytes that were read are released at once, so that a large layer is
+    /// not in memory twice.
     pub(super) fn pack(&self) -> Packed {
-        let packed =
-            self.packed(self.outputs, |output, row| self.fill(output, row), self.bias.as_deref());
+        const PART: usize = 1 << 22;
+        let mut released = 0;
+        let fill = |output: usize, row: &mut [f32]| {
+            let start = output * self.size();
+            if start >= released + PART {
+                self.bytes.release_part(released..start);
+                released = start;
+            }
+            self.fill(output, row);
+        };
+        let packed = self.packed(self.outputs, fill, self.bias.as_deref());
         self.bytes.release();
         packed
     }

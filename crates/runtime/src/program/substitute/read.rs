@@ -110,9 +110,8 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
             let [x, weight, step, scale, zero] = inputs.as_slice() else { return None };
             let weight = constant(weight, DataType::Int8)
                 .filter(|weight| weight.dims.len() == 2 && places.bytes(zero) == Some(&[128]))?;
-            let is_fast = usize::try_from(weight.dims[0]).is_ok_and(multiplies_integers);
             let scale = constant(scale, DataType::Float)
-                .filter(|_| is_fast)
+                .filter(|_| multiplies_integers())
                 .filter(|scale| scale.dims.as_slice() == &weight.dims[1..])?;
             Operation::IntegerProduct {
                 x,

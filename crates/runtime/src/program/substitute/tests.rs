@@ -27,7 +27,7 @@ use Stored::{Bf16, Floats, Integers};
 impl Stored {
     /// The forms of weights that programs multiply on this processor.
     fn fast() -> Vec<Self> {
-        if multiplies_integers(256) { vec![Floats, Bf16, Integers] } else { vec![Floats, Bf16] }
+        if multiplies_integers() { vec![Floats, Bf16, Integers] } else { vec![Floats, Bf16] }
     }
 }
 

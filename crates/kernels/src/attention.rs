@@ -7,12 +7,16 @@
 mod blocks;
 mod one;
 mod sums;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod tiles;
 
 use crate::exponential;
 use crate::parallel::{Parallel, Shared, by_parts};
 use blocks::Blocks;
 use one::{Read, StepOfBeams};
 use pulp::{Arch, Simd};
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use tiles::TileBlocks;
 
 /// The number of queries of a sentence from which packing its keys and values is faster.
 pub const MANY: usize = 8;
@@ -190,11 +194,15 @@ impl Attention {
                 context: &context,
                 weights: weights.as_ref(),
             };
-            if memory.packed {
-                Arch::new().dispatch(Blocks(read))
-            } else {
-                Arch::new().dispatch(read)
+            if !memory.packed {
+                return Arch::new().dispatch(read);
             }
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            let read = match TileBlocks::new(read) {
+                Ok(tiles) => return Arch::new().dispatch(tiles),
+                Err(read) => read,
+            };
+            Arch::new().dispatch(Blocks(read))
         });
     }
 

@@ -43,7 +43,7 @@ impl Set {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
             if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
-                return if tiles::are_usable() { Self::Tiles } else { Self::Avx512Vnni };
+                return if crate::tiles::are_usable() { Self::Tiles } else { Self::Avx512Vnni };
             }
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxvnni") {
                 return Self::AvxVnni;
@@ -202,7 +202,7 @@ mod tests {
             if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
                 sets.push(Set::Avx512Vnni);
             }
-            if tiles::are_usable() {
+            if crate::tiles::are_usable() {
                 sets.push(Set::Tiles);
             }
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxvnni") {

@@ -2,7 +2,8 @@
 //! attention to caches, the operations between two products, and exponentials.
 //!
 //! Each is compiled for several instruction sets; the processor's best is chosen at the call. The
-//! result of a row is bit for bit the same in every batch and with any padding.
+//! result of a row is bit for bit the same in every batch and with any padding; in f32 on processors
+//! with AMX-BF16, in all batches of fewer than 64 rows, and in all others.
 //!
 //! This crate does not depend on graphs or engines.
 
@@ -21,6 +22,8 @@ mod rows;
 mod screen;
 #[cfg(test)]
 mod testing;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod tiles;
 
 pub use activation::Activation;
 pub use attention::{Attention, Caches, MANY, Mask, Memory, Results, Step, Strides};

@@ -35,9 +35,23 @@ pub(crate) struct Lines<T> {
 pub(crate) trait Number: Copy {}
 impl Number for f32 {}
 impl Number for i8 {}
+impl Number for u16 {}
 impl Number for half::f16 {}
 
+impl<T> Default for Lines<T> {
+    fn default() -> Self {
+        Self { lines: Vec::new(), len: 0, _numbers: PhantomData }
+    }
+}
+
 impl<T: Number> Lines<T> {
+    /// At least `len` numbers; arbitrary ones if there are new ones.
+    pub(crate) fn grow(&mut self, len: usize) {
+        if self.len < len {
+            *self = Self::zeros(len);
+        }
+    }
+
     pub(crate) fn zeros(len: usize) -> Self {
         Self {
             lines: vec![Line([0; 64]); (len * size_of::<T>()).div_ceil(64)],

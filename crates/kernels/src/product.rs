@@ -3,12 +3,15 @@
 //! `x: [n, inputs]`, `W: [outputs, inputs]`, `out: [n, outputs]`. Weights are in panels of as many
 //! columns as two vectors have, input after input, so that they are read once, in order. Every
 //! number is one sum over the inputs in their order, so the result of a row is bit for bit the same
-//! in every batch.
+//! in every batch. Many rows are multiplied by tiles where the processor has them: with other bits,
+//! which are the same in every batch of many rows.
 //!
 //! Weights that half precision represents exactly, as those of a checkpoint in half precision, are
 //! kept in it: half the memory to read, and the same results.
 
 mod stored;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(crate) mod tiles;
 
 use crate::panels::{Lines, Tiles, panels_of, tiles};
 use crate::parallel::{Parallel, Shared, by_columns};
@@ -17,6 +20,8 @@ use half::f16;
 use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;
 use stored::{Stored, converts_halves, dispatch_halves, exact_halves};
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use tiles::ManyRows;
 
 /// Vectors of a panel.
 pub(crate) const WIDE: usize = 2;
@@ -119,10 +124,47 @@ impl Weights {
     /// # Panics
     /// If a length does not match its dimensions.
     pub fn multiply(&self, x: &[f32], out: &mut [f32], threads: &dyn Parallel) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if self.multiply_tiles(x, out, threads) {
+            return;
+        }
         self.multiply_columns(x, 0..self.outputs, out, threads);
     }
 
-    /// Some columns of the product: `out: [n, columns]`, bit for bit as in the whole product.
+    /// [`Self::multiply`] by tiles, if they are faster.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    fn multiply_tiles(&self, x: &[f32], out: &mut [f32], threads: &dyn Parallel) -> bool {
+        let (inputs, n) = (self.inputs, out.len() / self.outputs.max(1));
+        if !tiles::fit(n, inputs) || self.columns != crate::tiles::BLOCK {
+            return false;
+        }
+        assert_eq!(
+            [x.len(), out.len()],
+            [n * inputs, n * self.outputs],
+            "[n, inputs] and [n, outputs]"
+        );
+        let out = &Shared::new(out);
+        by_columns(threads, [n, inputs, self.bias.len() / self.columns], |panels| {
+            let all = 0..self.outputs;
+            // SAFETY: it fits.
+            unsafe {
+                match &self.panels {
+                    Panels::Floats(floats) => {
+                        let weights = self.view(floats.all(), &all);
+                        ManyRows { weights, x, n, out, panels }.multiply();
+                    }
+                    Panels::Halves(halves) => {
+                        let weights = self.view(halves.all(), &all);
+                        ManyRows { weights, x, n, out, panels }.multiply();
+                    }
+                }
+            }
+        });
+        true
+    }
+
+    /// Some columns of the product: `out: [n, columns]`, bit for bit as in the whole product of a
+    /// few rows.
     ///
     /// # Panics
     /// If a length does not match its dimensions, or the columns begin or end within a panel;
@@ -331,9 +373,16 @@ mod tests {
             (29, 100, 130),
             (0, 4, 4),
             (3, 0, 5),
+            // By tiles, if the processor has them; the second with weights of half precision.
+            (141, 300, 77),
+            (150, 150, 33),
+            (2_100, 128, 3),
         ] {
-            let (x, weights, bias) =
+            let (x, mut weights, bias) =
                 (numbers(n * inputs, 1), numbers(inputs * outputs, 2), numbers(outputs, 3));
+            if n == 150 {
+                weights.iter_mut().for_each(|weight| *weight = f16::from_f32(*weight).to_f32());
+            }
             let row = |output: usize| &weights[output * inputs..][..inputs];
             let fill = |output: usize, to: &mut [f32]| to.copy_from_slice(row(output));
             for bias in [Some(&*bias), None] {

@@ -1,8 +1,8 @@
 //! Attention of many queries: products of blocks of queries with keys and values that are packed
 //! once for each head.
 
-use super::Attention;
 use super::one::Read;
+use super::{Attention, Memory};
 use crate::panels::Lines;
 use crate::parallel::Shared;
 use crate::product::{Multiply, Packed, WIDE};
@@ -22,38 +22,21 @@ impl WithSimd for Blocks<'_, '_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Self(read) = self;
         let (&Attention { d_k, heads, .. }, memory) = (read.attention, read.memory);
-        let (columns, places) = (WIDE * S::F32_LANES, memory.places);
-        let [wide, deep] = [places, d_k].map(|size| size.next_multiple_of(columns));
-        let (mut keys, mut values) = (Lines::zeros(d_k * wide), Lines::zeros(places * deep));
+        let columns = WIDE * S::F32_LANES;
+        let mut head_panels = HeadPanels::new([memory.places, d_k], columns);
+        let HeadPanels { wide, deep, .. } = head_panels;
         // Rows at distances of a power of 2 would share cache lines.
         let stride = wide + S::F32_LANES;
-        let (mut scores, zeros) =
-            (vec![0.0; QUERIES.min(read.n) * stride], vec![0.0; wide.max(deep)]);
+        let mut scores = vec![0.0; QUERIES.min(read.n) * stride];
         for head in read.heads.clone() {
-            let key_head = read.attention.key_head(head);
-            for place in 0..places {
-                let (panel, column) = (place / columns, place % columns);
-                let into =
-                    keys.all_mut()[panel * d_k * columns + column..].iter_mut().step_by(columns);
-                into.zip(memory.vector(memory.keys, [key_head, place], d_k))
-                    .for_each(|(to, &number)| *to = number);
-                let value = memory.vector(memory.values, [key_head, place], d_k);
-                for (panel, part) in value.chunks(columns).enumerate() {
-                    values.all_mut()[(panel * places + place) * columns..][..part.len()]
-                        .copy_from_slice(part);
-                }
-            }
-            let keys =
-                Packed { panels: keys.all(), bias: &zeros[..wide], inputs: d_k, outputs: wide };
-            let values =
-                Packed { panels: values.all(), bias: &zeros[..deep], inputs: places, outputs: d_k };
+            head_panels.fill(memory, read.attention.key_head(head));
             for first in (0..read.n).step_by(QUERIES) {
                 let n = (read.n - first).min(QUERIES);
                 let x = &read.queries[first * read.stride + head * d_k..];
                 let made = &Shared::new(&mut scores);
                 let panels = 0..wide / columns;
                 Multiply {
-                    weights: keys,
+                    weights: head_panels.keys(),
                     x,
                     strides: [read.stride, stride],
                     out: made,
@@ -66,12 +49,12 @@ impl WithSimd for Blocks<'_, '_> {
                 for (index, sum) in sums[..n].iter_mut().enumerate() {
                     let scores = &mut scores[index * stride..][..wide];
                     *sum = memory.weights(simd, [head, first + index], read.attention, scores);
-                    read.put([head, first + index], &scores[..places], 1.0 / *sum);
+                    read.put([head, first + index], &scores[..memory.places], 1.0 / *sum);
                 }
                 let (out, start) = (read.context, read.place_of([head, first]));
                 let (strides, panels) = ([stride, heads * d_k], 0..deep / columns);
-                Multiply { weights: values, x: &scores, strides, out, start, n, panels }
-                    .with_simd(simd);
+                let weights = head_panels.values();
+                Multiply { weights, x: &scores, strides, out, start, n, panels }.with_simd(simd);
                 for (index, sum) in sums[..n].iter().enumerate() {
                     // SAFETY: each thread has its own heads.
                     let row = unsafe { out.part(read.place_of([head, first + index]), d_k) };
@@ -82,9 +65,59 @@ impl WithSimd for Blocks<'_, '_> {
     }
 }
 
+/// Keys and values of a head in panels, as weights of products.
+pub(super) struct HeadPanels {
+    keys: Lines<f32>,
+    values: Lines<f32>,
+    zeros: Vec<f32>,
+    places: usize,
+    d_k: usize,
+    columns: usize,
+    /// `places` and `d_k`, rounded up to whole panels.
+    pub(super) wide: usize,
+    pub(super) deep: usize,
+}
+
+impl HeadPanels {
+    #[inline(always)]
+    pub(super) fn new([places, d_k]: [usize; 2], columns: usize) -> Self {
+        let [wide, deep] = [places, d_k].map(|size| size.next_multiple_of(columns));
+        let (keys, values) = (Lines::zeros(d_k * wide), Lines::zeros(places * deep));
+        Self { keys, values, zeros: vec![0.0; wide.max(deep)], places, d_k, columns, wide, deep }
+    }
+
+    /// Packs those of a head.
+    #[inline(always)]
+    pub(super) fn fill(&mut self, memory: &Memory<'_>, key_head: usize) {
+        let Self { places, d_k, columns, .. } = *self;
+        let (keys, values) = (self.keys.all_mut(), self.values.all_mut());
+        for place in 0..places {
+            let (panel, column) = (place / columns, place % columns);
+            let into = keys[panel * d_k * columns + column..].iter_mut().step_by(columns);
+            into.zip(memory.vector(memory.keys, [key_head, place], d_k))
+                .for_each(|(to, &number)| *to = number);
+            let value = memory.vector(memory.values, [key_head, place], d_k);
+            for (panel, part) in value.chunks(columns).enumerate() {
+                values[(panel * places + place) * columns..][..part.len()].copy_from_slice(part);
+            }
+        }
+    }
+
+    pub(super) fn keys(&self) -> Packed<'_> {
+        let Self { wide, d_k, .. } = *self;
+        Packed { panels: self.keys.all(), bias: &self.zeros[..wide], inputs: d_k, outputs: wide }
+    }
+
+    pub(super) fn values(&self) -> Packed<'_> {
+        let Self { deep, d_k, places, .. } = *self;
+        let bias = &self.zeros[..deep];
+        Packed { panels: self.values.all(), bias, inputs: places, outputs: d_k }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::{Attention, Memory, Strides};
+    use super::super::Strides;
     use super::*;
     use crate::testing::{Registers, numbers};
 

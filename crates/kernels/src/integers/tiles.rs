@@ -1,47 +1,12 @@
-//! Products of tiles of 16 rows and 64 bytes (AMX-INT8): several times as many at a time as by
-//! vectors, for many rows.
-//!
-//! Stable Rust has no functions for these instructions, which are in Intel's Software Developer's
-//! Manual, volume 2.
+//! Products of tiles of bytes (AMX-INT8), for many rows.
 
 use crate::groups::{GROUP, Groups, Multiply};
+use crate::tiles::{BLOCK, BYTES, Configured, ROWS};
 use std::arch::asm;
 use std::arch::x86_64::*;
-use std::sync::OnceLock;
 
-/// Rows of a tile.
-const ROWS: usize = 16;
-/// Bytes of a row of a tile.
-const BYTES: usize = 64;
-/// Rows and columns of a block: two tiles each, whose sums are in four tiles.
-const BLOCK: usize = 2 * ROWS;
 /// Bytes of rows that stay in the second-level cache while all weights are read.
 const CACHED: usize = 1 << 17;
-
-/// Whether tiles can be used: the processor has them, and the system lets this process use them.
-pub(super) fn are_usable() -> bool {
-    static USABLE: OnceLock<bool> = OnceLock::new();
-    *USABLE.get_or_init(|| {
-        let has_leaf = __cpuid_count(0, 0).eax >= 7;
-        let has = |bit: u32| __cpuid_count(7, 0).edx >> bit & 1 == 1;
-        // AMX-TILE and AMX-INT8.
-        has_leaf && has(24) && has(25) && is_x86_feature_detected!("avx512f") && is_permitted()
-    })
-}
-
-/// Linux lets a process use tiles once it has asked.
-#[cfg(target_os = "linux")]
-fn is_permitted() -> bool {
-    const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
-    const XFEATURE_XTILEDATA: libc::c_long = 18;
-    // SAFETY: a request that changes no memory of this process.
-    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_permitted() -> bool {
-    false
-}
 
 /// Whether a product of `n` rows can be computed by tiles, which have to be full.
 pub(super) fn fit(n: usize, weights: &Groups) -> bool {
@@ -52,32 +17,18 @@ pub(super) fn fit(n: usize, weights: &Groups) -> bool {
 #[repr(align(64))]
 struct Sums([[i32; BLOCK]; BLOCK]);
 
-/// The operand of `ldtilecfg`: palette 1, in which all tiles have 16 rows of 64 bytes.
-#[repr(align(64))]
-struct Shapes(#[expect(dead_code, reason = "the processor reads them")] [u8; 64]);
-
-static FULL: Shapes = {
-    let mut bytes = [0; 64];
-    bytes[0] = 1;
-    let mut tile = 0;
-    while tile < 8 {
-        bytes[16 + 2 * tile] = BYTES as u8;
-        bytes[48 + tile] = ROWS as u8;
-        tile += 1;
-    }
-    Shapes(bytes)
-};
-
 /// Computes some panels of a product.
 ///
 /// # Safety
-/// Tiles [`are_usable`], and the product [`fit`]s.
+/// Tiles [are usable](crate::tiles::are_usable), and the product [`fit`]s.
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn multiply(work: &Multiply<'_>) {
     let width = work.weights.bytes;
     assert!(fit(work.n, work.weights) && work.weights.columns == BLOCK, "full tiles");
     assert_eq!(work.x.len(), work.n * width, "[n, inputs]");
     let step = (CACHED / width).next_multiple_of(BLOCK);
+    // SAFETY: by contract.
+    let _configured = unsafe { Configured::new() };
     let mut sums = Sums([[0; BLOCK]; BLOCK]);
     for first in (0..work.n).step_by(step) {
         let end = (first + step).min(work.n);
@@ -88,7 +39,7 @@ pub(super) unsafe fn multiply(work: &Multiply<'_>) {
                 let rows = [row, row + ROWS].map(|row| row.min(work.n - ROWS));
                 let x = rows.map(|row| work.x[row * width..][..ROWS * width].as_ptr());
                 // SAFETY: there are 16 rows of `width` bytes from each start, and a panel of
-                // `width / 4` groups of 32 columns; the caller guarantees the instructions.
+                // `width / 4` groups of 32 columns; tiles are configured.
                 unsafe { sum(x, width, packed.as_ptr(), &mut sums) };
                 for (rows, sums) in rows.into_iter().zip(sums.0.as_chunks::<ROWS>().0) {
                     write(work, panel, rows, sums);
@@ -101,13 +52,11 @@ pub(super) unsafe fn multiply(work: &Multiply<'_>) {
 /// The products of two times 16 rows of `width` bytes and a panel.
 ///
 /// # Safety
-/// The processor has the instructions, and there are as many bytes at the pointers.
+/// Tiles are configured, and there are as many bytes at the pointers.
 unsafe fn sum(x: [*const u8; 2], width: usize, panel: *const i8, sums: &mut Sums) {
-    // SAFETY: the caller's; the configuration and the sums are as large as the instructions read
-    // and write. No tile is used outside of this block.
+    // SAFETY: the caller's; there are as many sums as are written.
     unsafe {
         asm!(
-            "ldtilecfg [{shapes}]",
             "tilezero tmm0",
             "tilezero tmm1",
             "tilezero tmm2",
@@ -130,8 +79,6 @@ unsafe fn sum(x: [*const u8; 2], width: usize, panel: *const i8, sums: &mut Sums
             "tilestored [{sums} + {line} + 64], tmm1",
             "tilestored [{sums} + {line} + 2048], tmm2",
             "tilestored [{sums} + {line} + 2112], tmm3",
-            "tilerelease",
-            shapes = in(reg) &raw const FULL,
             upper = inout(reg) x[0] => _,
             lower = inout(reg) x[1] => _,
             width = in(reg) width,

@@ -95,6 +95,9 @@ fn memories_are_read_as_in_f64() {
         (17, 70, 3, true),
         (80, 33, 8, true),
         (33, 130, 61, true),
+        // By tiles, if the processor has them.
+        (64, 150, 141, true),
+        (33, 130, 128, true),
     ] {
         let (heads, scale) = (3, 0.3);
         let attention = Attention::new(heads, d_k, scale);

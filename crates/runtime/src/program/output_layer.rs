@@ -128,12 +128,11 @@ impl Product<'_> {
         match self {
             Self::Floats(weights) => {
                 let inputs = weights.inputs();
-                weights.multiply_columns(
-                    &x.floats()[rows.start * inputs..rows.end * inputs],
-                    columns,
-                    out,
-                    threads,
-                );
+                let x = &x.floats()[rows.start * inputs..rows.end * inputs];
+                match columns == (0..weights.outputs()) {
+                    true => weights.multiply(x, out, threads),
+                    false => weights.multiply_columns(x, columns, out, threads),
+                }
             }
             Self::Integers { weights, steps, bias } => {
                 let inputs = weights.inputs();

@@ -140,7 +140,10 @@ impl Packed {
     }
 
     pub(super) fn multiply(&self, x: &[f32], out: &mut [f32], threads: &dyn Parallel) {
-        self.multiply_columns(x, 0..self.outputs(), out, threads);
+        match self {
+            Packed::Floats(weights) => weights.multiply(x, out, threads),
+            Packed::Bf16(weights) => weights.multiply(x, out, threads),
+        }
     }
 
     pub(super) fn multiply_columns(

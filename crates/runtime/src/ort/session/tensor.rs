@@ -205,6 +205,7 @@ impl EngineTensor for OrtTensor {
         let Some(elements) = all.into_slice() else { return false };
         rows.iter()
             .enumerate()
+            .filter(|&(to, &from)| to != from)
             .for_each(|(to, &from)| elements.copy_within(from * row..(from + 1) * row, to * row));
         self.shape[0] = rows.len();
         true

@@ -1,0 +1,330 @@
+//! Products of f32 by tiles of bfloat16 (AMX-BF16), for many rows.
+//!
+//! A number of f32 is a sum of three numbers of bfloat16, one of half precision a sum of two (Henry
+//! et al. 2019, "Leveraging the bfloat16 Artificial Intelligence Datatype for Higher-Precision
+//! Computations"). The products of such numbers are exact and are summed in f32; those of less than
+//! 2^-24 of the whole are left out.
+
+use super::{Packed, Stored};
+use crate::panels::Lines;
+use crate::parallel::Shared;
+use crate::tiles::{BLOCK, BYTES, Configured, ROWS};
+use pulp::x86::V4;
+use std::arch::asm;
+use std::arch::x86_64::*;
+use std::cell::Cell;
+use std::mem::transmute_copy as cast;
+use std::ops::Range;
+
+/// Numbers of a row of a tile.
+pub(crate) const WIDTH: usize = 32;
+/// Numbers of a tile.
+pub(crate) const TILE: usize = ROWS * WIDTH;
+/// Parts of a number of a row.
+pub(crate) const PARTS: usize = 3;
+/// Inputs whose weights stay in the first-level cache while all rows are multiplied with them.
+const INPUTS: usize = 128;
+/// Numbers of rows whose parts stay in the second-level cache.
+const CACHED: usize = 1 << 18;
+/// Numbers of a vector.
+const LANES: usize = 16;
+
+/// Whether the product of `n` rows is faster by tiles. Weights are split for each product, which few
+/// rows are not worth.
+pub(crate) fn fit(n: usize, inputs: usize) -> bool {
+    n >= 2 * BLOCK && inputs >= WIDTH && crate::tiles::are_usable()
+}
+
+/// A product of many rows: `x: [n, inputs]`, `out: [n, outputs]`.
+pub(crate) struct ManyRows<'a, N> {
+    pub(crate) weights: Packed<'a, N>,
+    pub(crate) x: &'a [f32],
+    pub(crate) n: usize,
+    pub(crate) out: &'a Shared<'a, f32>,
+    pub(crate) panels: Range<usize>,
+}
+
+/// Memory of a product, reused by the next one.
+#[derive(Default)]
+struct Room {
+    /// `[rows / 16, inputs / 32, PARTS, 16, 32]`
+    rows: Lines<u16>,
+    /// `[INPUTS / 32, parts, columns / 16, 16, 16, 2]`
+    weights: Lines<u16>,
+    /// `[rows, columns]`
+    sums: Lines<f32>,
+}
+
+thread_local! {
+    static ROOM: Cell<Room> = Cell::default();
+}
+
+impl<N: Stored> ManyRows<'_, N> {
+    /// Computes the product.
+    ///
+    /// # Safety
+    /// It [`fit`]s.
+    #[target_feature(enable = "avx512f")]
+    pub(crate) unsafe fn multiply(&self) {
+        let inputs = self.weights.inputs;
+        let blocks = inputs.div_ceil(WIDTH);
+        let step = (CACHED / inputs).next_multiple_of(BLOCK);
+        let most = step.min(self.n.next_multiple_of(BLOCK));
+        let mut room = ROOM.take();
+        room.rows.grow(most * blocks * PARTS * WIDTH);
+        room.weights.grow(INPUTS * N::PARTS * BLOCK);
+        room.sums.grow(most * BLOCK);
+        // SAFETY: by contract.
+        let configured = unsafe { Configured::new() };
+        for first in (0..self.n).step_by(step) {
+            let n = (self.n - first).min(step);
+            split_rows((&self.x[first * inputs..], inputs), [n, inputs], room.rows.all_mut());
+            for panel in self.panels.clone() {
+                for input in (0..inputs).step_by(INPUTS) {
+                    let count = (inputs - input).min(INPUTS).div_ceil(WIDTH);
+                    let some = input..input + count * WIDTH;
+                    split_weights(&self.weights, panel, some, room.weights.all_mut());
+                    for row in (0..n).step_by(BLOCK) {
+                        let x = [row, row + ROWS].map(|row| {
+                            let tile = (row / ROWS * blocks + input / WIDTH) * PARTS;
+                            room.rows.all()[tile * TILE..].as_ptr()
+                        });
+                        let sums = &mut room.sums.all_mut()[row * BLOCK..][..BLOCK * BLOCK];
+                        let weights = room.weights.all().as_ptr();
+                        // SAFETY: there are `count` blocks of tiles at each pointer; tiles are
+                        // configured.
+                        unsafe { sum::<N>(x, weights, count, sums, input == 0) };
+                    }
+                }
+                self.write(first..first + n, panel, room.sums.all());
+            }
+        }
+        drop(configured);
+        ROOM.set(room);
+    }
+
+    /// Adds the bias to the sums of a panel and writes them.
+    #[target_feature(enable = "avx512f")]
+    fn write(&self, rows: Range<usize>, panel: usize, sums: &[f32]) {
+        let Packed { bias, outputs, .. } = self.weights;
+        for half in 0..2 {
+            let first = panel * BLOCK + half * LANES;
+            let n = outputs.saturating_sub(first).min(LANES);
+            let bias = bias[first..][..LANES].as_ptr();
+            for (row, sums) in rows.clone().zip(sums.as_chunks::<BLOCK>().0) {
+                // SAFETY: each thread writes its own panels; vectors are of 16 numbers of the
+                // slices.
+                unsafe {
+                    let out = self.out.part(row * outputs + first.min(outputs), n);
+                    let sums = _mm512_loadu_ps(sums[half * LANES..].as_ptr());
+                    let numbers = _mm512_add_ps(sums, _mm512_loadu_ps(bias));
+                    _mm512_mask_storeu_ps(out.as_mut_ptr(), ((1_u32 << n) - 1) as u16, numbers);
+                }
+            }
+        }
+    }
+}
+
+/// The parts of the weights of some inputs, in pairs; zeros for those that do not exist.
+#[target_feature(enable = "avx512f")]
+pub(crate) fn split_weights<N: Stored>(
+    weights: &Packed<'_, N>,
+    panel: usize,
+    some: Range<usize>,
+    to: &mut [u16],
+) {
+    let Packed { panels, inputs, .. } = *weights;
+    let all = &panels[panel * inputs * BLOCK..][..inputs * BLOCK];
+    let simd = V4::try_new().expect("AVX-512");
+    let load = |input: usize, half: usize| {
+        if input >= inputs {
+            return _mm512_setzero_ps();
+        }
+        let numbers = &all[input * BLOCK + half * LANES..][..LANES];
+        // SAFETY: as many numbers as a vector has; `V4` has vectors of 512 bits.
+        unsafe { cast(&N::load(simd, numbers.as_ptr())) }
+    };
+    for (pair, input) in some.step_by(2).enumerate() {
+        for half in 0..2 {
+            let mut numbers = [load(input, half), load(input + 1, half)];
+            for part in 0..N::PARTS {
+                let parts = [rounded(numbers[0]), rounded(numbers[1])];
+                let tile = (pair / ROWS * N::PARTS + part) * 2 + half;
+                let place = &mut to[tile * TILE + pair % ROWS * WIDTH..][..WIDTH];
+                let [even, odd] = [_mm512_castps_si512(parts[0]), _mm512_castps_si512(parts[1])];
+                let both = _mm512_or_si512(_mm512_srli_epi32::<16>(even), odd);
+                // SAFETY: the place has as many bytes.
+                unsafe { _mm512_storeu_si512(place.as_mut_ptr().cast(), both) };
+                numbers =
+                    [_mm512_sub_ps(numbers[0], parts[0]), _mm512_sub_ps(numbers[1], parts[1])];
+            }
+        }
+    }
+}
+
+/// The parts of `n` rows with a distance in `x`, padded with zeros.
+#[target_feature(enable = "avx512f")]
+pub(crate) fn split_rows((x, stride): (&[f32], usize), [n, inputs]: [usize; 2], to: &mut [u16]) {
+    let blocks = inputs.div_ceil(WIDTH);
+    for row in 0..n {
+        for (block, x) in x[row * stride..][..inputs].chunks(WIDTH).enumerate() {
+            let tile = (row / ROWS * blocks + block) * PARTS;
+            let load = |start: usize| {
+                let n = x.len().saturating_sub(start).min(LANES);
+                let mask = ((1_u32 << n) - 1) as u16;
+                // SAFETY: no number is read that does not exist.
+                unsafe { _mm512_maskz_loadu_ps(mask, x.as_ptr().wrapping_add(start)) }
+            };
+            let mut numbers = [load(0), load(LANES)];
+            for part in 0..PARTS {
+                let place = &mut to[(tile + part) * TILE + row % ROWS * WIDTH..][..WIDTH];
+                let parts = [rounded(numbers[0]), rounded(numbers[1])];
+                for (place, part) in place.as_chunks_mut::<LANES>().0.iter_mut().zip(parts) {
+                    let bits = _mm512_srli_epi32::<16>(_mm512_castps_si512(part));
+                    // SAFETY: the place has as many bytes.
+                    unsafe {
+                        _mm256_storeu_si256(place.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(bits))
+                    };
+                }
+                numbers =
+                    [_mm512_sub_ps(numbers[0], parts[0]), _mm512_sub_ps(numbers[1], parts[1])];
+            }
+        }
+    }
+}
+
+/// The nearest numbers of bfloat16; ties away from zero.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn rounded(numbers: __m512) -> __m512 {
+    let raised = _mm512_add_epi32(_mm512_castps_si512(numbers), _mm512_set1_epi32(0x8000));
+    _mm512_castsi512_ps(_mm512_and_si512(raised, _mm512_set1_epi32(0xffff_0000_u32 as i32)))
+}
+
+/// Sums the products of `count` blocks of tiles: two of rows at `x` and of `weights`. The sums are
+/// added to those that are there, unless they are the `first`.
+///
+/// # Safety
+/// Tiles are configured, and there are as many tiles.
+#[inline(always)]
+pub(crate) unsafe fn sum<N: Stored>(
+    x: [*const u16; 2],
+    weights: *const u16,
+    count: usize,
+    sums: &mut [f32],
+    first: bool,
+) {
+    assert_eq!(sums.len(), BLOCK * BLOCK, "the sums of a block");
+    /// Bytes from one row of sums to the next.
+    const LINE: usize = BLOCK * size_of::<f32>();
+    let upper = sums.as_mut_ptr();
+    let lower = upper.wrapping_add(ROWS * BLOCK);
+    // SAFETY: the caller's; the block has as many sums as are read and written.
+    unsafe {
+        if first {
+            asm!(
+                "tilezero tmm0",
+                "tilezero tmm1",
+                "tilezero tmm2",
+                "tilezero tmm3",
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                options(nostack, nomem),
+            );
+        } else {
+            asm!(
+                "tileloadd tmm0, [{upper} + {line}]",
+                "tileloadd tmm1, [{upper} + {line} + 64]",
+                "tileloadd tmm2, [{lower} + {line}]",
+                "tileloadd tmm3, [{lower} + {line} + 64]",
+                upper = in(reg) upper,
+                lower = in(reg) lower,
+                line = in(reg) LINE,
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                options(nostack, readonly),
+            );
+        }
+        for block in 0..count {
+            let x = x.map(|x| x.add(block * PARTS * TILE));
+            let weights = weights.add(block * N::PARTS * 2 * TILE);
+            let weights = |part: usize| weights.add(part * 2 * TILE);
+            load_rows(x, 0);
+            if N::PARTS == PARTS {
+                load_weights(weights(2));
+                multiply_tiles();
+            }
+            load_weights(weights(1));
+            multiply_tiles();
+            load_rows(x, 1);
+            multiply_tiles();
+            load_weights(weights(0));
+            multiply_tiles();
+            load_rows(x, 2);
+            multiply_tiles();
+            load_rows(x, 0);
+            multiply_tiles();
+        }
+        asm!(
+            "tilestored [{upper} + {line}], tmm0",
+            "tilestored [{upper} + {line} + 64], tmm1",
+            "tilestored [{lower} + {line}], tmm2",
+            "tilestored [{lower} + {line} + 64], tmm3",
+            upper = in(reg) upper,
+            lower = in(reg) lower,
+            line = in(reg) LINE,
+            options(nostack),
+        );
+    }
+}
+
+/// # Safety
+/// Tiles are configured, and there are as many parts.
+#[inline(always)]
+unsafe fn load_rows(x: [*const u16; 2], part: usize) {
+    // SAFETY: by contract.
+    unsafe {
+        let [upper, lower] = x.map(|x| x.add(part * TILE));
+        asm!(
+            "tileloadd tmm4, [{upper} + {line}]",
+            "tileloadd tmm5, [{lower} + {line}]",
+            upper = in(reg) upper,
+            lower = in(reg) lower,
+            line = in(reg) BYTES,
+            out("tmm4") _, out("tmm5") _,
+            options(nostack, readonly),
+        );
+    }
+}
+
+/// # Safety
+/// Tiles are configured, and there are two at the pointer.
+#[inline(always)]
+unsafe fn load_weights(weights: *const u16) {
+    // SAFETY: by contract.
+    unsafe {
+        asm!(
+            "tileloadd tmm6, [{weights} + {line}]",
+            "tileloadd tmm7, [{weights} + {line} + 1024]",
+            weights = in(reg) weights,
+            line = in(reg) BYTES,
+            out("tmm6") _, out("tmm7") _,
+            options(nostack, readonly),
+        );
+    }
+}
+
+/// # Safety
+/// Tiles are configured.
+#[inline(always)]
+unsafe fn multiply_tiles() {
+    // SAFETY: by contract.
+    unsafe {
+        asm!(
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            options(nostack, nomem),
+        );
+    }
+}

@@ -138,6 +138,20 @@ struct Scratch {
     chosen: Option<Chosen>,
 }
 
+impl Scratch {
+    /// Frees the buffers of long inputs, such as the frames of an encoder of speech, which would
+    /// otherwise take memory while their translation is decoded. They cost less to allocate than to
+    /// compute.
+    fn release_large(&mut self) {
+        const LARGE: usize = 1 << 21;
+        let Self { floats, bytes, .. } = self;
+        let of_floats = floats.iter_mut().filter(|buffer| 4 * buffer.capacity() > LARGE);
+        of_floats.for_each(|buffer| *buffer = Vec::new());
+        let of_bytes = bytes.iter_mut().filter(|buffer| buffer.capacity() > LARGE);
+        of_bytes.for_each(|buffer| *buffer = Vec::new());
+    }
+}
+
 /// The elements of a buffer.
 #[derive(Default)]
 enum Elements<'c> {
@@ -344,7 +358,8 @@ impl Program {
                 call.release(*buffer);
             }
         }
-        let scratch = call.scratch;
+        let mut scratch = call.scratch;
+        scratch.release_large();
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
         Ok(())
     }

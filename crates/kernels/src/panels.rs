@@ -45,13 +45,6 @@ impl<T> Default for Lines<T> {
 }
 
 impl<T: Number> Lines<T> {
-    /// At least `len` numbers; arbitrary ones if there are new ones.
-    pub(crate) fn grow(&mut self, len: usize) {
-        if self.len < len {
-            *self = Self::zeros(len);
-        }
-    }
-
     pub(crate) fn zeros(len: usize) -> Self {
         Self {
             lines: vec![Line([0; 64]); (len * size_of::<T>()).div_ceil(64)],

@@ -8,9 +8,6 @@ use pulp::Simd;
 
 /// A number type of packed weights.
 pub(crate) trait Stored: Number {
-    /// Numbers of bfloat16 whose sum is such a number.
-    const PARTS: usize;
-
     /// Vector of the numbers from a pointer on.
     ///
     /// # Safety
@@ -19,8 +16,6 @@ pub(crate) trait Stored: Number {
 }
 
 impl Stored for f32 {
-    const PARTS: usize = 3;
-
     #[inline(always)]
     unsafe fn load<S: Simd>(_: S, from: *const Self) -> S::f32s {
         // SAFETY: by contract.
@@ -29,8 +24,6 @@ impl Stored for f32 {
 }
 
 impl Stored for f16 {
-    const PARTS: usize = 2;
-
     #[inline(always)]
     unsafe fn load<S: Simd>(_: S, from: *const Self) -> S::f32s {
         #[cfg(target_arch = "x86_64")]

@@ -6,9 +6,10 @@
 //! 2^-24 of the whole are left out.
 
 use super::{Packed, Stored};
-use crate::panels::Lines;
+use crate::panels::{Lines, Number};
 use crate::parallel::Shared;
 use crate::tiles::{BLOCK, BYTES, Configured, ROWS};
+use half::f16;
 use pulp::x86::V4;
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -35,6 +36,20 @@ pub(crate) fn fit(n: usize, inputs: usize) -> bool {
     n >= 2 * BLOCK && inputs >= WIDTH && crate::tiles::are_usable()
 }
 
+/// Numbers that are sums of numbers of bfloat16.
+pub(crate) trait Split: Stored {
+    /// How many.
+    const PARTS: usize;
+}
+
+impl Split for f32 {
+    const PARTS: usize = PARTS;
+}
+
+impl Split for f16 {
+    const PARTS: usize = 2;
+}
+
 /// A product of many rows: `x: [n, inputs]`, `out: [n, outputs]`.
 pub(crate) struct ManyRows<'a, N> {
     pub(crate) weights: Packed<'a, N>,
@@ -59,7 +74,7 @@ thread_local! {
     static ROOM: Cell<Room> = Cell::default();
 }
 
-impl<N: Stored> ManyRows<'_, N> {
+impl<N: Split> ManyRows<'_, N> {
     /// Computes the product.
     ///
     /// # Safety
@@ -71,9 +86,9 @@ impl<N: Stored> ManyRows<'_, N> {
         let step = (CACHED / inputs).next_multiple_of(BLOCK);
         let most = step.min(self.n.next_multiple_of(BLOCK));
         let mut room = ROOM.take();
-        room.rows.grow(most * blocks * PARTS * WIDTH);
-        room.weights.grow(INPUTS * N::PARTS * BLOCK);
-        room.sums.grow(most * BLOCK);
+        grow(&mut room.rows, most * blocks * PARTS * WIDTH);
+        grow(&mut room.weights, INPUTS * N::PARTS * BLOCK);
+        grow(&mut room.sums, most * BLOCK);
         // SAFETY: by contract.
         let configured = unsafe { Configured::new() };
         for first in (0..self.n).step_by(step) {
@@ -125,9 +140,16 @@ impl<N: Stored> ManyRows<'_, N> {
     }
 }
 
+/// Makes room for `len` numbers, which are arbitrary.
+fn grow<T: Number>(lines: &mut Lines<T>, len: usize) {
+    if lines.all().len() < len {
+        *lines = Lines::zeros(len);
+    }
+}
+
 /// The parts of the weights of some inputs, in pairs; zeros for those that do not exist.
 #[target_feature(enable = "avx512f")]
-pub(crate) fn split_weights<N: Stored>(
+pub(crate) fn split_weights<N: Split>(
     weights: &Packed<'_, N>,
     panel: usize,
     some: Range<usize>,
@@ -207,7 +229,7 @@ fn rounded(numbers: __m512) -> __m512 {
 /// # Safety
 /// Tiles are configured, and there are as many tiles.
 #[inline(always)]
-pub(crate) unsafe fn sum<N: Stored>(
+pub(crate) unsafe fn sum<N: Split>(
     x: [*const u16; 2],
     weights: *const u16,
     count: usize,

@@ -189,7 +189,7 @@ pub fn write(path: &Path, header: &[u8], tensors: &[Tensor]) -> Result<()> {
     write_rounded(path, header, tensors, |value| value)
 }
 
-/// As [`write`], with values that are rounded.
+/// As [`write()`], with values that are rounded.
 pub fn write_rounded(
     path: &Path,
     header: &[u8],

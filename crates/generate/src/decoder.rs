@@ -3,6 +3,7 @@
 use crate::error::Cause;
 use crate::logits::{LastLogits, Logits};
 use crate::{Error, Hypothesis, Result, SentenceBatch, Settings, Sources};
+use cognate_graph::f16;
 use cognate_model::Names;
 use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS, LOGITS, cross_of, is_past, present_of};
 use cognate_runtime::{Session, Value, Values};
@@ -179,6 +180,7 @@ impl SessionDecoder {
                 Some(moved) => moved,
                 None => match value.into_host()? {
                     Value::F32(past) => moved(past, parents).into(),
+                    Value::F16(past) => moved(past, parents).into(),
                     Value::F64(past) => moved(past, parents).into(),
                     Value::I64(past) => moved(past, parents).into(),
                     held @ Value::Engine(_) => held,
@@ -409,12 +411,15 @@ pub(crate) fn encode(
 
 /// Writes the outputs of the window at `index` to those of `count` windows.
 fn put_window(
-    outputs: &mut BTreeMap<String, ArrayD<f32>>,
+    outputs: &mut BTreeMap<String, Value>,
     window: Values,
     [index, count]: [usize; 2],
 ) -> Result<()> {
     for (name, value) in window {
-        let value = value.to_f32()?;
+        let value = match value.into_host()? {
+            value @ (Value::F32(_) | Value::F16(_)) => value,
+            other => other.to_f32()?.into(),
+        };
         let wrong = |expected| Cause::Layout {
             graph: "encoder",
             expected,
@@ -423,11 +428,23 @@ fn put_window(
         let [1, rest @ ..] = value.shape() else {
             return Err(wrong(format!("{name} of one window")).into());
         };
-        let all = outputs.entry(name).or_insert_with(|| ArrayD::zeros([&[count], rest].concat()));
-        if *rest != all.shape()[1..] {
-            return Err(wrong(format!("windows of the shape {:?}", &all.shape()[1..])).into());
+        let shape = [&[count], rest].concat();
+        let all = outputs.entry(name).or_insert_with(|| match value {
+            Value::F16(_) => ArrayD::from_elem(shape, f16::ZERO).into(),
+            _ => ArrayD::<f32>::zeros(shape).into(),
+        });
+        match (all, &value) {
+            (all, _) if *rest != all.shape()[1..] => {
+                return Err(wrong(format!("windows of the shape {:?}", &all.shape()[1..])).into());
+            }
+            (Value::F32(all), Value::F32(window)) => {
+                all.index_axis_mut(Axis(0), index).assign(&window.index_axis(Axis(0), 0));
+            }
+            (Value::F16(all), Value::F16(window)) => {
+                all.index_axis_mut(Axis(0), index).assign(&window.index_axis(Axis(0), 0));
+            }
+            _ => return Err(wrong("windows of one type".into()).into()),
         }
-        all.index_axis_mut(Axis(0), index).assign(&value.index_axis(Axis(0), 0));
     }
     Ok(())
 }
@@ -483,6 +500,7 @@ fn moved<T: Copy>(mut past: ArrayD<T>, parents: &Array2<usize>) -> ArrayD<T> {
 pub(crate) fn select(value: Value, rows: &[usize]) -> Result<Value> {
     Ok(match value.into_host()? {
         Value::F32(array) => array.select(Axis(0), rows).into(),
+        Value::F16(array) => array.select(Axis(0), rows).into(),
         Value::F64(array) => array.select(Axis(0), rows).into(),
         Value::I64(array) => array.select(Axis(0), rows).into(),
         held @ Value::Engine(_) => held,

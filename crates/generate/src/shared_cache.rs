@@ -409,6 +409,7 @@ impl Decoder for SharedCacheDecoder {
             };
             let value: Value = match (old.into_host()?, new.into_host()?) {
                 (Value::F32(old), Value::F32(new)) => stacked(old, new, 2, width).into(),
+                (Value::F16(old), Value::F16(new)) => stacked(old, new, 2, width).into(),
                 (Value::I64(old), Value::I64(new)) => stacked(old, new, 1, width).into(),
                 _ => return Err(missing("encoder", name)),
             };
@@ -538,6 +539,7 @@ impl Decoder for SharedCacheDecoder {
             let (rows, used) = if is_past(&name) { (beams, past) } else { (1, usize::MAX) };
             let value = match value.into_host()? {
                 Value::F32(array) => Value::F32(kept(array, sentences, rows, used)),
+                Value::F16(array) => Value::F16(kept(array, sentences, rows, used)),
                 Value::F64(array) => Value::F64(kept(array, sentences, rows, used)),
                 other => select(other, sentences)?,
             };

@@ -12,6 +12,7 @@ mod tiles;
 
 use crate::exponential;
 use crate::parallel::{Parallel, Shared, by_parts};
+use crate::stored::Stored;
 use blocks::Blocks;
 use one::{Read, StepOfBeams};
 use pulp::{Arch, Simd};
@@ -37,13 +38,13 @@ pub struct Attention {
     pub cap: Option<f32>,
 }
 
-/// The keys and values of one sentence.
+/// The keys and values of one sentence, in f32 or half precision.
 #[derive(Clone, Copy, Debug)]
-pub struct Memory<'m> {
+pub struct Memory<'m, N = f32> {
     /// The keys.
-    pub keys: &'m [f32],
+    pub keys: &'m [N],
     /// The values, in the layout of the keys.
-    pub values: &'m [f32],
+    pub values: &'m [N],
     /// The layout of the keys.
     pub strides: Strides,
     /// Number of positions.
@@ -156,10 +157,10 @@ impl Attention {
     ///
     /// # Panics
     /// If a slice is shorter than its dimensions.
-    pub fn read(
+    pub fn read<N: Stored>(
         &self,
         (queries, stride): (&[f32], usize),
-        memory: &Memory<'_>,
+        memory: &Memory<'_, N>,
         into: Results<'_>,
         threads: &dyn Parallel,
     ) {
@@ -195,14 +196,14 @@ impl Attention {
                 weights: weights.as_ref(),
             };
             if !memory.packed {
-                return Arch::new().dispatch(read);
+                return N::dispatch(read);
             }
             #[cfg(all(target_arch = "x86_64", not(miri)))]
             let read = match TileBlocks::new(read) {
-                Ok(tiles) => return Arch::new().dispatch(tiles),
+                Ok(tiles) => return N::dispatch(tiles),
                 Err(read) => read,
             };
-            Arch::new().dispatch(Blocks(read))
+            N::dispatch(Blocks(read))
         });
     }
 
@@ -250,10 +251,10 @@ impl Attention {
     }
 }
 
-impl<'m> Memory<'m> {
+impl<'m, N: Stored> Memory<'m, N> {
     /// The key or value at a position.
     #[inline(always)]
-    fn vector(&self, of: &'m [f32], [head, place]: [usize; 2], d_k: usize) -> &'m [f32] {
+    fn vector(&self, of: &'m [N], [head, place]: [usize; 2], d_k: usize) -> &'m [N] {
         &of[head * self.strides.head + place * self.strides.place..][..d_k]
     }
 

@@ -20,6 +20,7 @@ mod prefetch;
 mod product;
 mod rows;
 mod screen;
+mod stored;
 #[cfg(test)]
 mod testing;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -36,3 +37,4 @@ pub use prefetch::prefetch_behind;
 pub use product::Weights;
 pub use rows::{Norm, Place, Quantised, Rows};
 pub use screen::{Candidates, Room, Screen, Wanted, dots};
+pub use stored::{Stored, reads_halves, round_to_f16};

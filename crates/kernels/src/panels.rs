@@ -32,7 +32,7 @@ pub(crate) struct Lines<T> {
 }
 
 /// Number types for which every bit pattern is valid.
-pub(crate) trait Number: Copy {}
+pub trait Number: Copy {}
 impl Number for f32 {}
 impl Number for i8 {}
 impl Number for u16 {}

@@ -5,8 +5,8 @@ const LINE: usize = 64;
 
 /// Prefetches numbers that are read soon.
 #[inline(always)]
-pub(crate) fn prefetch(numbers: &[f32]) {
-    for line in (0..numbers.len()).step_by(LINE / size_of::<f32>()) {
+pub(crate) fn prefetch<N>(numbers: &[N]) {
+    for line in (0..numbers.len()).step_by(LINE / size_of::<N>()) {
         ask(numbers.as_ptr().wrapping_add(line));
     }
 }

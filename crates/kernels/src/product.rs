@@ -9,17 +9,16 @@
 //! Weights that half precision represents exactly, as those of a checkpoint in half precision, are
 //! kept in it: half the memory to read, and the same results.
 
-mod stored;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) mod tiles;
 
 use crate::panels::{Lines, Tiles, panels_of, tiles};
 use crate::parallel::{Parallel, Shared, by_columns};
 use crate::prefetch::ask;
+use crate::stored::{Stored, converts_halves, exact_halves};
 use half::f16;
 use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;
-use stored::{Stored, converts_halves, dispatch_halves, exact_halves};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use tiles::ManyRows;
 
@@ -184,27 +183,14 @@ impl Weights {
             "[n, inputs] and [n, columns]"
         );
         let (out, strides) = (Shared::new(out), [inputs, columns.len()]);
-        by_columns(threads, [n, inputs, panels.len()], |panels| {
-            let (out, start) = (&out, 0);
-            match &self.panels {
-                Panels::Floats(all) => Arch::new().dispatch(Multiply {
-                    weights: self.view(all.all(), &columns),
-                    x,
-                    strides,
-                    out,
-                    start,
-                    n,
-                    panels,
-                }),
-                Panels::Halves(all) => dispatch_halves(Multiply {
-                    weights: self.view(all.all(), &columns),
-                    x,
-                    strides,
-                    out,
-                    start,
-                    n,
-                    panels,
-                }),
+        by_columns(threads, [n, inputs, panels.len()], |panels| match &self.panels {
+            Panels::Floats(all) => {
+                let weights = self.view(all.all(), &columns);
+                f32::dispatch(Multiply { weights, x, strides, out: &out, start: 0, n, panels });
+            }
+            Panels::Halves(all) => {
+                let weights = self.view(all.all(), &columns);
+                f16::dispatch(Multiply { weights, x, strides, out: &out, start: 0, n, panels });
             }
         });
     }

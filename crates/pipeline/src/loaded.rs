@@ -141,7 +141,8 @@ impl LoadedModel {
         };
         let (mut layout, mut left) = (Layout::Cognate, Vec::new());
         let copies = Copies::load(&options.device, |device| {
-            let load = Options { without_outputs, ..options.of_engine(device) };
+            let half_memory = true;
+            let load = Options { without_outputs, half_memory, ..options.of_engine(device) };
             let graphs = match (&source, &model) {
                 (ModelSource::Exported(folder), _) => {
                     exported_graphs(folder, runtime.as_ref(), &load)?

@@ -10,6 +10,7 @@ mod compile;
 mod constants;
 mod embedding;
 mod gate;
+mod heads;
 mod memory;
 mod operation;
 mod output_layer;
@@ -39,10 +40,12 @@ pub(crate) use substitute::{MEMORY, attribute, float, integer, join_memory_atten
 pub(crate) use substitute::{NUMBER, PROGRAM};
 pub use times::{Times, start_times, times};
 
-use attention::{CachedAttention, Heads, MemoryAttention, SelfAttention};
+use attention::{CachedAttention, MemoryAttention, SelfAttention};
+use cognate_graph::f16;
 use cognate_kernels::{IntegerWeights, Parallel};
 use embedding::Embedding;
 use gate::Gate;
+use heads::{Divided, Heads};
 use output_layer::{Chosen, OutputLayer};
 use product::Packed;
 use rotation::Rotation;
@@ -64,13 +67,22 @@ pub(crate) trait Tensors<'c>: Parallel {
     fn floats(&self, input: usize) -> Result<(Vec<usize>, &'c [f32])>;
     fn bytes(&self, input: usize) -> Result<(Vec<usize>, &'c [u8])>;
     fn integers(&self, input: usize) -> Result<(Vec<usize>, &'c [i64])>;
+    fn floats_or_halves(&self, input: usize) -> Result<(Vec<usize>, FloatsOrHalves<'c>)>;
     /// The shape of an input of any type.
     fn shape(&self, input: usize) -> Result<Vec<usize>>;
     /// The elements of an output of this shape; each output is requested once.
     fn new_floats(&self, output: usize, shape: &[usize]) -> Result<&'c mut [f32]>;
+    fn new_halves(&self, output: usize, shape: &[usize]) -> Result<&'c mut [f16]>;
     fn new_bytes(&self, output: usize, shape: &[usize]) -> Result<&'c mut [u8]>;
     /// An output with the shape and the elements of an input, usually in its memory.
     fn written(&self, input: usize, output: usize) -> Result<(Vec<usize>, &'c mut [f32])>;
+}
+
+/// The elements of an input that may have half precision.
+#[derive(Clone, Copy)]
+pub(crate) enum FloatsOrHalves<'c> {
+    Floats(&'c [f32]),
+    Halves(&'c [f16]),
 }
 
 /// A part of a graph.
@@ -98,6 +110,7 @@ enum Step {
     Rotation(Rotation),
     Gate(Gate),
     Heads(Heads),
+    Divided(Divided),
     Embedding(Embedding),
     Largest(Largest),
     Output(Box<OutputLayer>),
@@ -335,7 +348,7 @@ impl Program {
         self.steps.iter().all(|step| match step {
             Step::Cached(cached) => cached.bias.is_none(),
             Step::Embedding(embedding) => !embedding.counts_tokens(),
-            Step::SelfAttention(_) | Step::Heads(_) => false,
+            Step::SelfAttention(_) | Step::Heads(_) | Step::Divided(_) => false,
             Step::Product { .. }
             | Step::IntegerProduct { .. }
             | Step::Rows(_)
@@ -398,6 +411,7 @@ impl Step {
             Step::Rotation(step) => step.run(call)?,
             Step::Gate(step) => step.run(call)?,
             Step::Heads(step) => step.run(call)?,
+            Step::Divided(step) => step.run(call)?,
             Step::Embedding(step) => step.run(call)?,
             Step::Largest(step) => step.run(call)?,
             Step::Output(step) => step.run(call)?,

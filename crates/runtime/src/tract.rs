@@ -306,21 +306,24 @@ impl Planned {
     }
 }
 
-/// Converts the value to half precision, if `half` and it is f32 on the host.
+/// Converts the value to half precision if `half` and it is f32, and from it if not `half`.
 fn given(value: TValue, half: bool) -> Result<TValue> {
-    if !half || value.datum_type() != DatumType::F32 {
-        return Ok(value);
-    }
-    let rounded = value.cast_to::<f16>().map_err(|error| {
-        Error::new(ErrorKind::Run, ENGINE, format!("cannot round a value: {error:#}"))
+    let converted = match (value.datum_type(), half) {
+        (DatumType::F32, true) => value.cast_to::<f16>(),
+        (DatumType::F16, false) => value.cast_to::<f32>(),
+        _ => return Ok(value),
+    };
+    let converted = converted.map_err(|error| {
+        Error::new(ErrorKind::Run, ENGINE, format!("cannot convert a value: {error:#}"))
     })?;
-    Ok(rounded.into_owned().into())
+    Ok(converted.into_owned().into())
 }
 
 /// Converts a value for tract: its tensors are shared, others copied once.
 fn tensor(value: &Value) -> Result<TValue> {
     Ok(match value {
         Value::F32(array) => copied(array),
+        Value::F16(array) => copied(array),
         Value::F64(array) => copied(array),
         Value::I64(array) => copied(array),
         Value::Engine(held) => match held.as_any().downcast_ref::<TractTensor>() {

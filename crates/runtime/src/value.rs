@@ -1,6 +1,7 @@
 //! Tensors between sessions: ndarray arrays on the host, or tensors in an engine's memory.
 
 use crate::Result;
+use cognate_graph::f16;
 use ndarray::{ArrayD, ArrayViewMutD};
 use std::any::Any;
 use std::fmt;
@@ -36,12 +37,13 @@ pub trait EngineTensor: fmt::Debug + Any + Send + Sync {
 /// A tensor passed to or returned by a session. Cloning copies host arrays and shares
 /// tensors of engines.
 ///
-/// The host has no half precision: an engine's f16 is converted to f32, which is exact, and f32 is
-/// rounded if a graph requires f16.
+/// A graph that requires f16 gets f32 rounded.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// Single precision.
     F32(ArrayD<f32>),
+    /// Half precision.
+    F16(ArrayD<f16>),
     /// Double precision, for the reference evaluator.
     F64(ArrayD<f64>),
     /// Integers.
@@ -55,6 +57,7 @@ impl Value {
     pub fn shape(&self) -> &[usize] {
         match self {
             Value::F32(array) => array.shape(),
+            Value::F16(array) => array.shape(),
             Value::F64(array) => array.shape(),
             Value::I64(array) => array.shape(),
             Value::Engine(held) => held.shape(),
@@ -66,7 +69,7 @@ impl Value {
         match self {
             Value::F32(array) => Some(array.view_mut()),
             Value::Engine(held) => Arc::get_mut(held)?.as_f32_mut(),
-            Value::F64(_) | Value::I64(_) => None,
+            Value::F16(_) | Value::F64(_) | Value::I64(_) => None,
         }
     }
 
@@ -96,6 +99,7 @@ impl Value {
     pub fn to_f32(&self) -> Result<ArrayD<f32>> {
         Ok(match self {
             Value::F32(array) => array.clone(),
+            Value::F16(array) => array.mapv(f16::to_f32),
             Value::F64(array) => array.mapv(|value| value as f32),
             Value::I64(array) => array.mapv(|value| value as f32),
             Value::Engine(held) => return held.to_host()?.to_f32(),
@@ -109,6 +113,7 @@ impl Value {
     pub fn to_f64(&self) -> Result<ArrayD<f64>> {
         Ok(match self {
             Value::F32(array) => array.mapv(f64::from),
+            Value::F16(array) => array.mapv(f64::from),
             Value::F64(array) => array.clone(),
             Value::I64(array) => array.mapv(|value| value as f64),
             Value::Engine(held) => return held.to_host()?.to_f64(),
@@ -119,6 +124,12 @@ impl Value {
 impl From<ArrayD<f32>> for Value {
     fn from(array: ArrayD<f32>) -> Self {
         Value::F32(array)
+    }
+}
+
+impl From<ArrayD<f16>> for Value {
+    fn from(array: ArrayD<f16>) -> Self {
+        Value::F16(array)
     }
 }
 

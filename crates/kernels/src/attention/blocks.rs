@@ -6,6 +6,7 @@ use super::{Attention, Memory};
 use crate::panels::Lines;
 use crate::parallel::Shared;
 use crate::product::{Multiply, Packed, WIDE};
+use crate::stored::Stored;
 use pulp::{Simd, WithSimd};
 
 /// Number of queries of a block: two tiles, whose scores for 1,500 positions fit into the
@@ -13,9 +14,9 @@ use pulp::{Simd, WithSimd};
 const QUERIES: usize = 24;
 
 /// [`Attention::read`](super::Attention::read) for some heads.
-pub(super) struct Blocks<'a, 'm>(pub(super) Read<'a, 'm>);
+pub(super) struct Blocks<'a, 'm, N>(pub(super) Read<'a, 'm, N>);
 
-impl WithSimd for Blocks<'_, '_> {
+impl<N: Stored> WithSimd for Blocks<'_, '_, N> {
     type Output = ();
 
     #[inline(always)]
@@ -70,6 +71,8 @@ pub(super) struct HeadPanels {
     keys: Lines<f32>,
     values: Lines<f32>,
     zeros: Vec<f32>,
+    /// Memory for a vector in f32.
+    vector: Vec<f32>,
     places: usize,
     d_k: usize,
     columns: usize,
@@ -83,20 +86,23 @@ impl HeadPanels {
     pub(super) fn new([places, d_k]: [usize; 2], columns: usize) -> Self {
         let [wide, deep] = [places, d_k].map(|size| size.next_multiple_of(columns));
         let (keys, values) = (Lines::zeros(d_k * wide), Lines::zeros(places * deep));
-        Self { keys, values, zeros: vec![0.0; wide.max(deep)], places, d_k, columns, wide, deep }
+        let (zeros, vector) = (vec![0.0; wide.max(deep)], vec![0.0; d_k]);
+        Self { keys, values, zeros, vector, places, d_k, columns, wide, deep }
     }
 
     /// Packs those of a head.
     #[inline(always)]
-    pub(super) fn fill(&mut self, memory: &Memory<'_>, key_head: usize) {
+    pub(super) fn fill<N: Stored>(&mut self, memory: &Memory<'_, N>, key_head: usize) {
         let Self { places, d_k, columns, .. } = *self;
         let (keys, values) = (self.keys.all_mut(), self.values.all_mut());
         for place in 0..places {
             let (panel, column) = (place / columns, place % columns);
             let into = keys[panel * d_k * columns + column..].iter_mut().step_by(columns);
-            into.zip(memory.vector(memory.keys, [key_head, place], d_k))
-                .for_each(|(to, &number)| *to = number);
+            let key = memory.vector(memory.keys, [key_head, place], d_k);
+            let key = N::floats(key, &mut self.vector);
+            into.zip(key).for_each(|(to, &number)| *to = number);
             let value = memory.vector(memory.values, [key_head, place], d_k);
+            let value = N::floats(value, &mut self.vector);
             for (panel, part) in value.chunks(columns).enumerate() {
                 values[(panel * places + place) * columns..][..part.len()].copy_from_slice(part);
             }

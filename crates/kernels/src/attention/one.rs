@@ -3,6 +3,7 @@
 use super::sums::{Ahead, Even, Places, Vectors, Weighed, products, weighed, weighed_together};
 use super::{Attention, Memory, Step, exponentials};
 use crate::parallel::Shared;
+use crate::stored::Stored;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
@@ -10,18 +11,18 @@ use std::ops::Range;
 const FEW: usize = 512;
 
 /// [`Attention::read`] for some heads.
-pub(super) struct Read<'a, 'm> {
+pub(super) struct Read<'a, 'm, N> {
     pub(super) attention: &'a Attention,
     pub(super) queries: &'a [f32],
     pub(super) stride: usize,
-    pub(super) memory: &'a Memory<'m>,
+    pub(super) memory: &'a Memory<'m, N>,
     pub(super) n: usize,
     pub(super) heads: Range<usize>,
     pub(super) context: &'a Shared<'a, f32>,
     pub(super) weights: Option<&'a Shared<'a, f32>>,
 }
 
-impl Read<'_, '_> {
+impl<N: Stored> Read<'_, '_, N> {
     /// The query of a head.
     #[inline(always)]
     pub(super) fn query(&self, [head, index]: [usize; 2]) -> &[f32] {
@@ -75,7 +76,7 @@ macro_rules! by_count {
     };
 }
 
-impl WithSimd for Read<'_, '_> {
+impl<N: Stored> WithSimd for Read<'_, '_, N> {
     type Output = ();
 
     #[inline(always)]
@@ -85,10 +86,10 @@ impl WithSimd for Read<'_, '_> {
     }
 }
 
-impl<'m> Read<'_, 'm> {
+impl<'m, N: Stored> Read<'_, 'm, N> {
     /// Keys or values of a head.
     #[inline(always)]
-    fn of(&self, numbers: &'m [f32], head: usize) -> Vectors<'m, Even> {
+    fn of(&self, numbers: &'m [N], head: usize) -> Vectors<'m, Even, N> {
         let strides = self.memory.strides;
         let places =
             Even { first: self.attention.key_head(head) * strides.head, stride: strides.place };
@@ -153,7 +154,7 @@ impl<'m> Read<'_, 'm> {
             behind: keys.len(),
         });
         let queries = std::array::from_fn(|query| self.query([head, index + query]));
-        products::<S, _, V, Q>(simd, queries, self.of(keys, head), places, ahead, scores);
+        products::<S, _, _, V, Q>(simd, queries, self.of(keys, head), places, ahead, scores);
     }
 
     /// The weighted sums of values for `Q` queries from a row on.
@@ -183,10 +184,10 @@ impl<'m> Read<'_, 'm> {
         let values = self.of(self.memory.values, self.at(row)[0]);
         if Q == 1 {
             for query in queries {
-                weighed::<S, _, V, W>(simd, query, values);
+                weighed::<S, _, _, V, W>(simd, query, values);
             }
         } else {
-            weighed_together::<S, _, V, W, Q>(simd, queries, values);
+            weighed_together::<S, _, _, V, W, Q>(simd, queries, values);
         }
     }
 
@@ -316,7 +317,7 @@ impl StepOfBeams<'_, '_> {
                     next: of(keys, next),
                     behind: keys.len(),
                 };
-                products::<S, _, V, 1>(simd, [query], of(keys, places), n, Some(ahead), scores);
+                products::<S, _, _, V, 1>(simd, [query], of(keys, places), n, Some(ahead), scores);
             }
             for (row, scores) in room.scores(together).chunks_exact_mut(wide).enumerate() {
                 let (head, beam) = ((start + row) / beams, (start + row) % beams);
@@ -330,7 +331,11 @@ impl StepOfBeams<'_, '_> {
                 let factor = 1.0 / exponentials(simd, scores);
                 let values = Vectors { numbers: values, places: places_of([head, beam]), d_k };
                 let out = &mut out[beam * width + head * d_k..][..d_k];
-                weighed::<S, _, V, W>(simd, Weighed { weights: &scores[..n], factor, out }, values);
+                weighed::<S, _, _, V, W>(
+                    simd,
+                    Weighed { weights: &scores[..n], factor, out },
+                    values,
+                );
             }
             start += together;
         }
@@ -350,9 +355,11 @@ fn copy<S: Simd, const V: usize>(from: &[f32], to: &mut [f32]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Strides;
+    use super::super::{Results, Strides};
     use super::*;
+    use crate::parallel::Serial;
     use crate::testing::{Registers, numbers};
+    use half::f16;
 
     /// Widths that fill registers and widths that do not, for few positions and for more than the
     /// numbers of a register.
@@ -450,6 +457,57 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn halves_are_read_as_the_floats_that_they_represent() {
+        for [d_k, places] in SIZES {
+            let attention = Attention { key_heads: 2, ..Attention::new(4, d_k, 0.3) };
+            let halves = [1, 2].map(|seed| {
+                let numbers = numbers(2 * places * d_k, seed);
+                numbers.into_iter().map(f16::from_f32).collect::<Vec<_>>()
+            });
+            let floats =
+                halves.each_ref().map(|halves| halves.iter().map(|half| half.to_f32()).collect());
+            for (n, packed) in [(1, false), (5, false), (9, true), (65, true)] {
+                let queries = numbers(n * attention.width(), 3);
+                let read = |registers: Option<Registers>| {
+                    [
+                        context(&attention, &queries, floats.each_ref(), places, packed, registers),
+                        context(&attention, &queries, halves.each_ref(), places, packed, registers),
+                    ]
+                };
+                let few = [Some(Registers::Scalar), Some(Registers::Avx2)];
+                for registers in few.into_iter().filter(|_| !packed).chain([None]) {
+                    let [of_floats, of_halves] = read(registers);
+                    assert_eq!(of_halves, of_floats, "{n}, {places} of {d_k}, {registers:?}");
+                }
+            }
+        }
+    }
+
+    /// The results of queries, of [`Attention::read`] or with some registers.
+    fn context<N: Stored>(
+        attention: &Attention,
+        queries: &[f32],
+        [keys, values]: [&Vec<N>; 2],
+        places: usize,
+        packed: bool,
+        registers: Option<Registers>,
+    ) -> Vec<f32> {
+        let (d_k, stride, heads) = (attention.d_k, attention.width(), 0..attention.heads);
+        let strides = Strides { head: places * d_k, place: d_k };
+        let memory = &Memory { keys, values, strides, places, mask: None, packed };
+        let mut out = vec![f32::NAN; queries.len()];
+        let Some(registers) = registers else {
+            let results = Results { context: &mut out, weights: None };
+            attention.read((queries, stride), memory, results, &Serial);
+            return out;
+        };
+        let (n, context) = (queries.len() / stride, &Shared::new(&mut out));
+        let read = Read { attention, queries, stride, memory, n, heads, context, weights: None };
+        registers.run(read);
+        out
     }
 
     #[test]

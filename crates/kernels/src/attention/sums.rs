@@ -4,6 +4,7 @@
 //! 0. A number is summed in the same order regardless of the number of positions.
 
 use crate::prefetch::{prefetch, prefetch_behind};
+use crate::stored::Stored;
 use pulp::Simd;
 
 /// The start of the vector of each position.
@@ -27,22 +28,31 @@ impl Places for Even {
 
 /// Vectors of the same length.
 #[derive(Clone, Copy)]
-pub(super) struct Vectors<'v, P> {
-    pub(super) numbers: &'v [f32],
+pub(super) struct Vectors<'v, P, N> {
+    pub(super) numbers: &'v [N],
     pub(super) places: P,
     pub(super) d_k: usize,
 }
 
-impl<'v, P: Places> Vectors<'v, P> {
+impl<'v, P: Places, N: Stored> Vectors<'v, P, N> {
     #[inline(always)]
-    pub(super) fn at(self, place: usize) -> &'v [f32] {
+    pub(super) fn at(self, place: usize) -> &'v [N] {
         &self.numbers[self.places.start(place)..][..self.d_k]
     }
 
-    /// All numbers, in `V` registers.
+    /// The numbers of one register of a position.
     #[inline(always)]
-    fn registers<S: Simd, const V: usize>(self, place: usize) -> &'v [S::f32s; V] {
-        S::as_simd_f32s(self.at(place)).0.first_chunk().expect("V registers of d_k numbers")
+    fn register<S: Simd>(self, simd: S, place: usize, register: usize) -> S::f32s {
+        let numbers = &self.at(place)[register * S::F32_LANES..][..S::F32_LANES];
+        // SAFETY: a register of numbers.
+        unsafe { N::load(simd, numbers.as_ptr()) }
+    }
+
+    /// The numbers behind the whole registers of a position, in a register that ends with zeros.
+    #[inline(always)]
+    fn rest<S: Simd>(self, simd: S, place: usize) -> S::f32s {
+        let numbers = &self.at(place)[self.d_k / S::F32_LANES * S::F32_LANES..];
+        simd.partial_load_f32s(N::floats(numbers, &mut [0.0; MOST_LANES]))
     }
 
     /// `sums += weight · vector`
@@ -55,23 +65,26 @@ impl<'v, P: Places> Vectors<'v, P> {
         sums: &mut [S::f32s; V],
     ) {
         let weight = simd.splat_f32s(weight);
-        for (sum, &number) in sums.iter_mut().zip(self.registers::<S, V>(place)) {
-            *sum = simd.mul_add_e_f32s(weight, number, *sum);
+        for (register, sum) in sums.iter_mut().enumerate() {
+            *sum = simd.mul_add_e_f32s(weight, self.register(simd, place, register), *sum);
         }
     }
 }
 
+/// Numbers of the widest register.
+const MOST_LANES: usize = 16;
+
 /// The memory that is read after a key: for a head with many positions its later keys and its
 /// values, then the keys of the next head; otherwise the next sentence, `behind` numbers later.
 #[derive(Clone, Copy)]
-pub(super) struct Ahead<'v, P> {
-    pub(super) keys: Vectors<'v, P>,
-    pub(super) values: Vectors<'v, P>,
-    pub(super) next: Vectors<'v, P>,
+pub(super) struct Ahead<'v, P, N> {
+    pub(super) keys: Vectors<'v, P, N>,
+    pub(super) values: Vectors<'v, P, N>,
+    pub(super) next: Vectors<'v, P, N>,
     pub(super) behind: usize,
 }
 
-impl<P: Places> Ahead<'_, P> {
+impl<P: Places, N: Stored> Ahead<'_, P, N> {
     /// Number of positions between a key that is read and the key that is prefetched.
     const DISTANCE: usize = 32;
 
@@ -90,13 +103,14 @@ impl<P: Places> Ahead<'_, P> {
 /// Writes the products of `Q` queries with the key of each of `count` positions; the queries share
 /// what is read of a key. Scores, `[Q, wide]`, are whole registers; those behind the last position
 /// are arbitrary.
+#[allow(clippy::needless_range_loop, reason = "iterators were not inlined here: 1.4 times slower")]
 #[inline(always)]
-pub(super) fn products<S: Simd, P: Places, const V: usize, const Q: usize>(
+pub(super) fn products<S: Simd, P: Places, N: Stored, const V: usize, const Q: usize>(
     simd: S,
     queries: [&[f32]; Q],
-    keys: Vectors<'_, P>,
+    keys: Vectors<'_, P, N>,
     count: usize,
-    ahead: Option<Ahead<'_, P>>,
+    ahead: Option<Ahead<'_, P, N>>,
     scores: &mut [f32],
 ) {
     let wide = scores.len() / Q;
@@ -106,7 +120,7 @@ pub(super) fn products<S: Simd, P: Places, const V: usize, const Q: usize>(
                 ahead.ask(place, count);
             }
             for (index, query) in queries.into_iter().enumerate() {
-                scores[index * wide + place] = dot(simd, query, keys.at(place));
+                scores[index * wide + place] = dot(simd, query, keys, place);
             }
         }
         return;
@@ -126,17 +140,19 @@ pub(super) fn products<S: Simd, P: Places, const V: usize, const Q: usize>(
                         ahead.ask(place, count);
                     }
                     let mut sums = [simd.splat_f32s(0.0); Q];
-                    for (register, &key) in keys.registers::<S, V>(place).iter().enumerate() {
-                        for (query, sum) in queries.iter().zip(&mut sums) {
-                            *sum = simd.mul_add_e_f32s(query[register], key, *sum);
+                    for register in 0..V {
+                        let key = keys.register(simd, place, register);
+                        for query in 0..Q {
+                            sums[query] =
+                                simd.mul_add_e_f32s(queries[query][register], key, sums[query]);
                         }
                     }
-                    for (parts, sum) in parts.iter_mut().zip(sums) {
-                        parts[part] = sum;
+                    for query in 0..Q {
+                        parts[query][part] = sums[query];
                     }
                 }
-                for (fours, parts) in fours.iter_mut().zip(parts) {
-                    fours[four] = four_sums(simd, parts);
+                for query in 0..Q {
+                    fours[query][four] = four_sums(simd, parts[query]);
                 }
             }
         }
@@ -156,10 +172,10 @@ pub(super) struct Weighed<'w, 'o> {
 /// `out = factor · Σ weights[place] · values[place]`, with positions distributed over `W` sums, to
 /// keep the processor busy.
 #[inline(always)]
-pub(super) fn weighed<S: Simd, P: Places, const V: usize, const W: usize>(
+pub(super) fn weighed<S: Simd, P: Places, N: Stored, const V: usize, const W: usize>(
     simd: S,
     query: Weighed<'_, '_>,
-    values: Vectors<'_, P>,
+    values: Vectors<'_, P, N>,
 ) {
     if V == 0 {
         return weighed_by_parts(simd, query, values);
@@ -185,17 +201,19 @@ pub(super) fn weighed<S: Simd, P: Places, const V: usize, const W: usize>(
 }
 
 /// [`weighed`] for `Q` queries, which share what is read of a value: the same sums.
+#[allow(clippy::needless_range_loop, reason = "iterators were not inlined here: 1.4 times slower")]
 #[inline(always)]
 pub(super) fn weighed_together<
     S: Simd,
     P: Places,
+    N: Stored,
     const V: usize,
     const W: usize,
     const Q: usize,
 >(
     simd: S,
     mut queries: [Weighed<'_, '_>; Q],
-    values: Vectors<'_, P>,
+    values: Vectors<'_, P, N>,
 ) {
     if V == 0 {
         for query in queries {
@@ -210,18 +228,18 @@ pub(super) fn weighed_together<
         let turns = count / W;
         for turn in 0..turns {
             for index in 0..W {
-                let value = values.registers::<S, V>(turn * W + index)[register];
-                for (query, sums) in queries.iter().zip(&mut sums) {
-                    let weight = simd.splat_f32s(query.weights[turn * W + index]);
-                    sums[index] = simd.mul_add_e_f32s(weight, value, sums[index]);
+                let value = values.register(simd, turn * W + index, register);
+                for query in 0..Q {
+                    let weight = simd.splat_f32s(queries[query].weights[turn * W + index]);
+                    sums[query][index] = simd.mul_add_e_f32s(weight, value, sums[query][index]);
                 }
             }
         }
         for index in 0..count % W {
-            let value = values.registers::<S, V>(turns * W + index)[register];
-            for (query, sums) in queries.iter().zip(&mut sums) {
-                let weight = simd.splat_f32s(query.weights[turns * W + index]);
-                sums[index] = simd.mul_add_e_f32s(weight, value, sums[index]);
+            let value = values.register(simd, turns * W + index, register);
+            for query in 0..Q {
+                let weight = simd.splat_f32s(queries[query].weights[turns * W + index]);
+                sums[query][index] = simd.mul_add_e_f32s(weight, value, sums[query][index]);
             }
         }
         for (query, sums) in queries.iter_mut().zip(sums) {
@@ -237,50 +255,44 @@ pub(super) fn weighed_together<
 
 /// [`weighed`] for any number of registers and a remainder, one after the other.
 #[inline(always)]
-fn weighed_by_parts<S: Simd, P: Places>(
+fn weighed_by_parts<S: Simd, P: Places, N: Stored>(
     simd: S,
     Weighed { weights, factor, out }: Weighed<'_, '_>,
-    values: Vectors<'_, P>,
+    values: Vectors<'_, P, N>,
 ) {
     let (out, out_rest) = S::as_mut_simd_f32s(out);
     let factor = simd.splat_f32s(factor);
     for (register, out) in out.iter_mut().enumerate() {
         let mut sum = simd.splat_f32s(0.0);
         for (place, &weight) in weights.iter().enumerate() {
-            sum = simd.mul_add_e_f32s(
-                simd.splat_f32s(weight),
-                S::as_simd_f32s(values.at(place)).0[register],
-                sum,
-            );
+            let value = values.register(simd, place, register);
+            sum = simd.mul_add_e_f32s(simd.splat_f32s(weight), value, sum);
         }
         *out = simd.mul_f32s(sum, factor);
     }
     if !out_rest.is_empty() {
         let mut sum = simd.splat_f32s(0.0);
         for (place, &weight) in weights.iter().enumerate() {
-            sum = simd.mul_add_e_f32s(
-                simd.splat_f32s(weight),
-                simd.partial_load_f32s(S::as_simd_f32s(values.at(place)).1),
-                sum,
-            );
+            sum = simd.mul_add_e_f32s(simd.splat_f32s(weight), values.rest(simd, place), sum);
         }
         simd.partial_store_f32s(out_rest, simd.mul_f32s(sum, factor));
     }
 }
 
 #[inline(always)]
-fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
-    let ((a, a_rest), (b, b_rest)) = (S::as_simd_f32s(a), S::as_simd_f32s(b));
+fn dot<S: Simd, P: Places, N: Stored>(
+    simd: S,
+    query: &[f32],
+    keys: Vectors<'_, P, N>,
+    place: usize,
+) -> f32 {
+    let (query, rest) = S::as_simd_f32s(query);
     let mut sum = simd.splat_f32s(0.0);
-    for (&a, &b) in a.iter().zip(b) {
-        sum = simd.mul_add_e_f32s(a, b, sum);
+    for (register, &query) in query.iter().enumerate() {
+        sum = simd.mul_add_e_f32s(query, keys.register(simd, place, register), sum);
     }
-    if !a_rest.is_empty() {
-        sum = simd.mul_add_e_f32s(
-            simd.partial_load_f32s(a_rest),
-            simd.partial_load_f32s(b_rest),
-            sum,
-        );
+    if !rest.is_empty() {
+        sum = simd.mul_add_e_f32s(simd.partial_load_f32s(rest), keys.rest(simd, place), sum);
     }
     simd.reduce_sum_f32s(sum)
 }

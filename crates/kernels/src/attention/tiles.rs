@@ -6,15 +6,16 @@ use super::blocks::HeadPanels;
 use super::one::Read;
 use crate::panels::Lines;
 use crate::product::tiles::{PARTS, TILE, WIDTH, fit, split_rows, split_weights, sum};
+use crate::stored::Stored;
 use crate::tiles::{BLOCK, Configured};
 use pulp::{Simd, WithSimd};
 
 /// [`Attention::read`] for some heads.
-pub(super) struct TileBlocks<'a, 'm>(Read<'a, 'm>);
+pub(super) struct TileBlocks<'a, 'm, N>(Read<'a, 'm, N>);
 
-impl<'a, 'm> TileBlocks<'a, 'm> {
+impl<'a, 'm, N: Stored> TileBlocks<'a, 'm, N> {
     /// `Err` with what is faster otherwise.
-    pub(super) fn new(read: Read<'a, 'm>) -> Result<Self, Read<'a, 'm>> {
+    pub(super) fn new(read: Read<'a, 'm, N>) -> Result<Self, Read<'a, 'm, N>> {
         let is_fit = fit(read.n, read.attention.d_k) && read.memory.places >= BLOCK;
         if is_fit { Ok(Self(read)) } else { Err(read) }
     }
@@ -25,7 +26,7 @@ fn length(inputs: usize) -> usize {
     inputs.div_ceil(WIDTH) * PARTS * WIDTH * BLOCK
 }
 
-impl WithSimd for TileBlocks<'_, '_> {
+impl<N: Stored> WithSimd for TileBlocks<'_, '_, N> {
     type Output = ();
 
     #[inline(always)]

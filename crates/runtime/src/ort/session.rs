@@ -323,7 +323,7 @@ fn substituted(path: &Path, options: &Options) -> Result<Option<Substituted>> {
         .threads
         .or_else(|| thread::available_parallelism().ok())
         .map_or(1, NonZeroUsize::get);
-    Ok(substitute(model, folder_of(path), threads))
+    Ok(substitute(model, folder_of(path), threads, options.half_memory))
 }
 
 /// Whether a file is too large to be parsed again. Exported graphs with external weights are far

@@ -3,9 +3,9 @@
 
 use super::operation::{Among, Scores};
 use super::sizes::{Size, values};
-use super::{Call, Result, Tensors, View, by_parts, expected};
+use super::{Call, FloatsOrHalves, Result, Tensors, View, by_parts, expected};
 use cognate_kernels::{
-    Attention, Caches, MANY, Mask, Memory, Parallel, Results, Serial, Step, Strides,
+    Attention, Caches, MANY, Mask, Memory, Parallel, Results, Serial, Step, Stored, Strides,
 };
 use std::borrow::Cow;
 use std::ops::Range;
@@ -80,14 +80,6 @@ impl MaskSource {
             }
         }
     }
-}
-
-/// Columns of rows `[batch · n, heads · d_k]` as an output `[batch, heads, n, d_k]`.
-pub(super) struct Heads {
-    pub(super) x: View,
-    /// `[batch, n, heads, d_k]`; a batch of -1 is inferred from the number of rows.
-    pub(super) sizes: Vec<Size>,
-    pub(super) output: usize,
 }
 
 impl CachedAttention {
@@ -294,22 +286,37 @@ fn held(holders: &[i64], own_lengths: bool) -> Range<usize> {
 
 impl MemoryAttention {
     pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
-        let tensors = call.tensors;
-        let n_rows = call.rows(self.query.buffer)?;
-        let [keys, values] = [self.keys, self.values].map(|input| tensors.floats(input));
+        let [keys, values] =
+            [self.keys, self.values].map(|input| call.tensors.floats_or_halves(input));
         let ((shape, keys), (same, values)) = (keys?, values?);
+        match (keys, values) {
+            _ if shape != same => {
+                Err(expected("values", format!("{shape:?}"), format!("{same:?}")))
+            }
+            (FloatsOrHalves::Floats(keys), FloatsOrHalves::Floats(values)) => {
+                self.read(call, &shape, [keys, values])
+            }
+            (FloatsOrHalves::Halves(keys), FloatsOrHalves::Halves(values)) => {
+                self.read(call, &shape, [keys, values])
+            }
+            _ => Err(expected("values", "the type of the keys", "another")),
+        }
+    }
+
+    fn read<'c, T: Tensors<'c>, N: Stored>(
+        &self,
+        call: &mut Call<'_, 'c, T>,
+        shape: &[usize],
+        [keys, values]: [&[N]; 2],
+    ) -> Result<()> {
+        let (tensors, n_rows) = (call.tensors, call.rows(self.query.buffer)?);
         let mask = self.mask.map(|mask| mask.read(tensors)).transpose()?;
-        let &[batch, heads, places, d_k] = shape.as_slice() else {
+        let &[batch, heads, places, d_k] = shape else {
             return Err(expected("keys", "4 axes", format!("{shape:?}")));
         };
-        if self.query.width != heads * d_k || batch == 0 || n_rows % batch != 0 || same != shape {
-            let found =
-                format!("{n_rows} queries of {} numbers, values {same:?}", self.query.width);
-            return Err(expected(
-                "queries and values",
-                format!("shapes that match keys {shape:?}"),
-                found,
-            ));
+        if self.query.width != heads * d_k || batch == 0 || n_rows % batch != 0 {
+            let found = format!("{n_rows} queries of {} numbers", self.query.width);
+            return Err(expected("queries", format!("those of keys {shape:?}"), found));
         }
         let (attention, n) = (Attention::new(heads, d_k, self.scale), n_rows / batch);
         let masks =
@@ -398,11 +405,11 @@ impl SelfAttention {
 
 /// Attention of each sentence: its queries, whose rows are a stride apart, and its memory. Threads
 /// divide the sentences, or the heads if there are fewer sentences than threads.
-fn of_sentences<'m>(
+fn of_sentences<'m, N: Stored + 'm>(
     threads: &impl Parallel,
     results: Vec<Results<'_>>,
     attention: Attention,
-    memory_of: impl Fn(usize) -> ((&'m [f32], usize), Memory<'m>) + Sync,
+    memory_of: impl Fn(usize) -> ((&'m [f32], usize), Memory<'m, N>) + Sync,
 ) {
     if results.len() < threads.threads() {
         for (sentence, into) in results.into_iter().enumerate() {
@@ -415,36 +422,6 @@ fn of_sentences<'m>(
         let (queries, memory) = memory_of(sentence);
         attention.read(queries, &memory, into, &Serial);
     });
-}
-
-impl Heads {
-    pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
-        let tensors = call.tensors;
-        let (n_rows, stride) =
-            (call.rows(self.x.buffer)?, call.program.buffers[self.x.buffer].width);
-        let is_open = matches!(self.sizes.first(), Some(Size::Number(-1)));
-        let mut sizes = values(&self.sizes[usize::from(is_open)..], tensors)?;
-        if is_open {
-            sizes.insert(0, n_rows / sizes.first().copied().unwrap_or(0).max(1));
-        }
-        let [batch, n, heads, d_k] = sizes[..] else {
-            return Err(expected("sizes", "batch, n, heads and d_k", format!("{sizes:?}")));
-        };
-        if batch * n != n_rows || heads * d_k != self.x.width {
-            return Err(expected(
-                "sizes",
-                format!("those of {n_rows} rows of {}", self.x.width),
-                format!("{sizes:?}"),
-            ));
-        }
-        let out = tensors.new_floats(self.output, &[batch, heads, n, d_k])?;
-        let rows = &call.floats(self.x.buffer)[self.x.offset.min(n_rows * stride)..];
-        for (index, to) in out.chunks_exact_mut(d_k.max(1)).enumerate() {
-            let (place, head, sentence) = (index % n, index / n % heads, index / n / heads);
-            to.copy_from_slice(&rows[(sentence * n + place) * stride + head * d_k..][..d_k]);
-        }
-        Ok(())
-    }
 }
 
 /// The masks of a batch.

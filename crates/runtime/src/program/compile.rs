@@ -4,10 +4,11 @@
 //! operations. The operations of a level form one program: it reads the results of other operations
 //! of its level and below, and nothing that depends on its own outputs.
 
-use super::attention::{CachedAttention, Heads, MaskSource, MemoryAttention, SelfAttention};
+use super::attention::{CachedAttention, MaskSource, MemoryAttention, SelfAttention};
 use super::constants::Constants;
 use super::embedding::{Embedding, Numbers, Positions, Table};
 use super::gate::Gate;
+use super::heads::{Heads, divide};
 use super::operation::{Among, MaskOf, Operation, PositionsFrom, PositionsOf, TableOf};
 use super::output_layer::{Floats, LOGITS, LOGITS_SCALE, LayerWeights, OutputLayer};
 use super::places::Places;
@@ -353,7 +354,7 @@ impl<'b, 'g> Builder<'b, 'g> {
         let (caches, is_bytes) = (caches.collect(), vec![false; buffers.len()]);
         let mut program = Program {
             caches,
-            steps,
+            steps: divide(steps),
             buffers,
             is_bytes,
             released: Vec::new(),
@@ -524,10 +525,11 @@ impl<'b, 'g> Builder<'b, 'g> {
                 activation,
                 out: self.made(out)?,
             }),
-            Operation::Heads { x, sizes, out } => Step::Heads(Heads {
+            Operation::Heads { x, sizes, out, half } => Step::Heads(Heads {
                 x: self.rows(x)?,
                 sizes: self.sizes(sizes),
                 output: self.output(out),
+                half,
             }),
             Operation::Largest { x, least, sizes, out } => Step::Largest(Largest {
                 x: self.rows(x)?.buffer,

@@ -46,7 +46,7 @@ impl Program {
 
 impl Step {
     /// The buffers that it reads, and those of floats and of bytes that it writes.
-    fn buffers(&self) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
+    pub(super) fn buffers(&self) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
         match self {
             Step::Product { x, out, .. } | Step::IntegerProduct { x, out, .. } => {
                 (vec![*x], vec![*out], vec![])
@@ -65,6 +65,7 @@ impl Step {
             Step::Rotation(rotation) => (vec![rotation.x.buffer], vec![rotation.out], vec![]),
             Step::Gate(gate) => (vec![gate.x.buffer, gate.gate.buffer], vec![gate.out], vec![]),
             Step::Heads(heads) => (vec![heads.x.buffer], vec![], vec![]),
+            Step::Divided(divided) => (vec![divided.x, divided.scale], vec![], vec![]),
             Step::Largest(largest) => (vec![largest.x], vec![], vec![]),
             Step::Output(layer) => {
                 let factors = layer.scale.iter().map(|(scale, _)| *scale).chain(layer.steps);

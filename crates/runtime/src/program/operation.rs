@@ -67,7 +67,9 @@ pub(crate) enum Operation<'g> {
     Heads {
         x: &'g str,
         sizes: Vec<Size<&'g str>>,
+        /// In half precision if `half`.
         out: &'g str,
+        half: bool,
     },
     Embedding {
         ids: &'g str,

@@ -1,6 +1,8 @@
 //! Producers and readers of a graph's tensors.
 
-use cognate_export::proto::{DimensionProto, GraphProto, NodeProto, TensorProto};
+use cognate_export::proto::{
+    DataType, DimensionProto, GraphProto, NodeProto, TensorProto, ValueInfoProto,
+};
 use cognate_graph::f16;
 use std::collections::{BTreeSet, HashMap};
 
@@ -74,6 +76,14 @@ impl<'g> Places<'g> {
         self.outputs.contains(tensor)
     }
 
+    /// Whether `tensor` is an output of the graph in half precision.
+    pub(crate) fn is_half_output(&self, tensor: &str) -> bool {
+        let mut outputs = self.graph.output.iter();
+        outputs.any(|output| {
+            output.name == tensor && element_type(output) == Some(DataType::Float16 as i32)
+        })
+    }
+
     /// The only node that reads `tensor`, if it is this operation.
     pub(crate) fn only_reader(
         &self,
@@ -118,6 +128,11 @@ impl<'g> Places<'g> {
     pub(crate) fn has_axes(&self, tensor: &str, n_axes: usize) -> bool {
         self.shape(tensor).is_some_and(|shape| shape.len() == n_axes)
     }
+}
+
+/// The type of a tensor's elements.
+pub(crate) fn element_type(value: &ValueInfoProto) -> Option<i32> {
+    Some(value.r#type.as_ref()?.tensor_type.as_ref()?.elem_type)
 }
 
 /// The other input of a node with two inputs.

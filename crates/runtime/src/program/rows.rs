@@ -51,7 +51,7 @@ impl Largest {
 
 impl BetweenProducts {
     /// Number of rows per task.
-    const TOGETHER: usize = 8;
+    pub(super) const TOGETHER: usize = 8;
 
     pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
         let (rows, width) = (call.rows(self.x)?, call.program.buffers[self.x].width);

@@ -2,6 +2,7 @@
 
 mod attention;
 mod caches;
+mod memory;
 mod read;
 mod rotation;
 mod rows;
@@ -57,19 +58,23 @@ pub(crate) struct Substituted {
 }
 
 /// The graph with custom operators; `None` if none applies, or it is not of the layout for ONNX
-/// Runtime only. Its weights are in `folder`.
+/// Runtime only. Its weights are in `folder`. `half_memory` is as in
+/// [`Options`](crate::Options::half_memory).
 pub(crate) fn substitute(
     mut model: ModelProto,
     folder: &Path,
     threads: usize,
+    half_memory: bool,
 ) -> Option<Substituted> {
     if !model.metadata_props.iter().any(|entry| [&entry.key, &entry.value] == SHARED_CACHE) {
         return None;
     }
     let graph = model.graph.as_mut()?;
+    let declared = half_memory.then(|| graph.clone());
     if with_own(graph) == 0 {
         return None;
     }
+    let halved = if half_memory { memory::halve(graph) } else { BTreeSet::new() };
     let node = |index: usize, inputs, outputs| {
         own(PROGRAM, inputs, outputs, &format!("program.{index}"), Vec::new())
     };
@@ -78,6 +83,13 @@ pub(crate) fn substitute(
     prune(&mut compiled);
     if compiled.node.iter().any(|node| node.domain == DOMAIN && node.op_type != PROGRAM) {
         return None;
+    }
+    if compiled.node.iter().any(|node| {
+        node.domain != DOMAIN && node.output.iter().any(|output| halved.contains(output))
+    }) {
+        // Nothing but programs can compute it in half precision.
+        model.graph = declared;
+        return substitute(model, folder, threads, false);
     }
     let own_lengths = has_own_lengths(&compiled, &found);
     let mut programs = Vec::new();

@@ -59,6 +59,7 @@ fn kind(program: &Program, step: &Step) -> usize {
         | Step::Rotation(_)
         | Step::Gate(_)
         | Step::Heads(_)
+        | Step::Divided(_)
         | Step::Embedding(_)
         | Step::Largest(_) => 4,
     }

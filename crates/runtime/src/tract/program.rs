@@ -6,7 +6,10 @@
 use crate::Result;
 use crate::error::{Error, ErrorKind};
 use crate::in_memory::SHARED_CACHE;
-use crate::program::{self, DOMAIN, Kernel, NUMBER, Substituted, Tensors, substitute};
+use crate::program::{
+    self, DOMAIN, FloatsOrHalves, Kernel, NUMBER, Substituted, Tensors, substitute,
+};
+use cognate_graph::f16;
 use cognate_kernels::{Parallel, Serial};
 use prost::Message;
 use std::cell::Cell;
@@ -27,7 +30,7 @@ pub(super) fn substituted(path: &Path, proto: &pb::ModelProto) -> Result<Option<
     let model = cognate_export::read_model(path).map_err(Error::from_export)?;
     let folder =
         path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let own = substitute(model, folder, 1);
+    let own = substitute(model, folder, 1, false);
     let nodes = own.iter().filter_map(|own| own.model.graph.as_ref()).flat_map(|graph| &graph.node);
     let foreign: BTreeSet<_> = nodes
         .filter(|node| !["", DOMAIN].contains(&&*node.domain))
@@ -301,11 +304,19 @@ impl<'c> Tensors<'c> for Call<'c> {
         self.input(input)
     }
 
+    fn floats_or_halves(&self, input: usize) -> program::Result<(Vec<usize>, FloatsOrHalves<'c>)> {
+        self.input(input).map(|(shape, floats)| (shape, FloatsOrHalves::Floats(floats)))
+    }
+
     fn shape(&self, input: usize) -> program::Result<Vec<usize>> {
         self.shapes.get(input).cloned().ok_or_else(|| format!("input {input} is missing"))
     }
 
     fn new_floats(&self, output: usize, shape: &[usize]) -> program::Result<&'c mut [f32]> {
+        self.made(output, shape)
+    }
+
+    fn new_halves(&self, output: usize, shape: &[usize]) -> program::Result<&'c mut [f16]> {
         self.made(output, shape)
     }
 

@@ -1,11 +1,12 @@
 //! Inputs and outputs of a kernel call.
 
-use crate::program::{self, Tensors};
+use crate::program::{self, FloatsOrHalves, Tensors};
 use ::ort::sys::{
     ONNXTensorElementDataType as ElementType, OrtKernelContext, OrtStatusPtr,
     OrtTensorTypeAndShapeInfo, OrtValue,
 };
 use ::ort::{Error, Result};
+use cognate_graph::f16;
 use cognate_kernels::Parallel;
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -30,6 +31,10 @@ trait Element: Copy + 'static {
 
 impl Element for f32 {
     const TYPE: ElementType = ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+}
+
+impl Element for f16 {
+    const TYPE: ElementType = ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16;
 }
 
 impl Element for i64 {
@@ -132,11 +137,24 @@ impl<'c> Tensors<'c> for Context<'c> {
         self.input(input).map_err(text)
     }
 
+    fn floats_or_halves(&self, input: usize) -> program::Result<(Vec<usize>, FloatsOrHalves<'c>)> {
+        let element = self.value(input).and_then(|(value, _)| element(value)).map_err(text)?;
+        if element == f16::TYPE {
+            let (shape, halves) = self.input(input).map_err(text)?;
+            return Ok((shape, FloatsOrHalves::Halves(halves)));
+        }
+        self.floats(input).map(|(shape, floats)| (shape, FloatsOrHalves::Floats(floats)))
+    }
+
     fn shape(&self, input: usize) -> program::Result<Vec<usize>> {
         self.value(input).map(|(_, shape)| shape).map_err(text)
     }
 
     fn new_floats(&self, output: usize, shape: &[usize]) -> program::Result<&'c mut [f32]> {
+        self.output(output, shape).map_err(text)
+    }
+
+    fn new_halves(&self, output: usize, shape: &[usize]) -> program::Result<&'c mut [f16]> {
         self.output(output, shape).map_err(text)
     }
 
@@ -200,11 +218,7 @@ impl Context<'_> {
 
 /// The address of a tensor's elements, which must be of this type.
 fn data<T: Element>(value: *const OrtValue) -> Result<*const T> {
-    let mut element = ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-    described(value, |info| {
-        // SAFETY: the description comes from the library.
-        check(unsafe { (::ort::api().GetTensorElementType)(info, &raw mut element) })
-    })?;
+    let element = element(value)?;
     if element != T::TYPE {
         return Err(Error::new(format!("expected elements of {:?}, found {element:?}", T::TYPE)));
     }
@@ -227,6 +241,16 @@ fn shape(value: *const OrtValue) -> Result<Vec<usize>> {
         check(unsafe { (::ort::api().GetDimensions)(info, sizes.as_mut_ptr(), n) })
     })?;
     Ok(sizes.into_iter().map(|size| usize::try_from(size).unwrap_or_default()).collect())
+}
+
+/// The type of a tensor's elements.
+fn element(value: *const OrtValue) -> Result<ElementType> {
+    let mut element = ElementType::ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+    described(value, |info| {
+        // SAFETY: the description comes from the library.
+        check(unsafe { (::ort::api().GetTensorElementType)(info, &raw mut element) })
+    })?;
+    Ok(element)
 }
 
 /// Calls `read` with the type and shape of a value.

@@ -44,15 +44,25 @@ pub(super) fn sizes(shape: &[i64]) -> Vec<usize> {
     shape.iter().map(|&size| usize::try_from(size).unwrap_or_default()).collect()
 }
 
-/// Converts a value for ONNX Runtime, to half precision if `half` and it is f32 on the host.
+/// Converts a value for ONNX Runtime, on the host to half precision if `half` and it is f32, and
+/// from half precision if not `half`.
 pub(super) fn given(value: &Value, device: Device, half: bool) -> Result<SessionInputValue<'_>> {
     match value {
         Value::F32(array) if half => owned(array.mapv(f16::from_f32)),
-        Value::Engine(held) if half && !held.as_any().is::<OrtTensor>() => {
-            owned(held.to_host()?.to_f32()?.mapv(f16::from_f32))
+        Value::F16(array) if !half => owned(array.mapv(f16::to_f32)),
+        Value::Engine(held) if differs(held.as_ref(), half) => {
+            let floats = held.to_host()?.to_f32()?;
+            if half { owned(floats.mapv(f16::from_f32)) } else { owned(floats) }
         }
         _ => lent(value, device),
     }
+}
+
+/// Whether a tensor on the host, or of another engine, is to be converted.
+fn differs(held: &dyn EngineTensor, half: bool) -> bool {
+    let Some(own) = held.as_any().downcast_ref::<OrtTensor>() else { return half };
+    let other = if half { TensorElementType::Float32 } else { TensorElementType::Float16 };
+    !own.is_on_device() && *own.tensor.data_type() == other
 }
 
 /// Converts a value for ONNX Runtime: its tensors and contiguous host arrays are borrowed,
@@ -60,6 +70,7 @@ pub(super) fn given(value: &Value, device: Device, half: bool) -> Result<Session
 fn lent(value: &Value, device: Device) -> Result<SessionInputValue<'_>> {
     match value {
         Value::F32(array) => lent_array(array, device),
+        Value::F16(array) => lent_array(array, device),
         Value::F64(array) => lent_array(array, device),
         Value::I64(array) => lent_array(array, device),
         Value::Engine(held) => match held.as_any().downcast_ref::<OrtTensor>() {
@@ -68,6 +79,7 @@ fn lent(value: &Value, device: Device) -> Result<SessionInputValue<'_>> {
             }
             Some(_) | None => match held.to_host()? {
                 Value::F32(array) => owned(array),
+                Value::F16(array) => owned(array),
                 Value::F64(array) => owned(array),
                 Value::I64(array) => owned(array),
                 Value::Engine(_) => {
@@ -157,10 +169,42 @@ impl OrtTensor {
         if self.has_all_rows() {
             return Ok(self.tensor.view().into());
         }
-        let (_, elements) = self.tensor.try_extract_tensor::<f32>().map_err(brought)?;
+        match self.tensor.data_type() {
+            TensorElementType::Float16 => self.lent_rows::<f16>(),
+            _ => self.lent_rows::<f32>(),
+        }
+    }
+
+    fn lent_rows<T: PrimitiveTensorElementType + Clone + Debug + 'static>(
+        &self,
+    ) -> Result<SessionInputValue<'_>> {
+        let (_, elements) = self.tensor.try_extract_tensor::<T>().map_err(brought)?;
         let kept = &elements[..self.shape.iter().product()];
         Ok(TensorRef::from_array_view((self.shape.clone(), kept)).map_err(brought)?.into())
     }
+
+    /// The kept rows, if they are of this type in the host's memory and can be written.
+    fn array_mut<T: PrimitiveTensorElementType>(&mut self) -> Option<ArrayViewMutD<'_, T>> {
+        if self.is_on_device() || !matches!(self.sharing, Sharing::Alone) {
+            return None;
+        }
+        let mut all = self.tensor.try_extract_array_mut::<T>().ok()?;
+        if let Some(&rows) = self.shape.first() {
+            all.slice_axis_inplace(Axis(0), (..rows).into());
+        }
+        Some(all)
+    }
+}
+
+/// Moves rows to the front; returns whether it could.
+fn moved<T: Copy>(all: ArrayViewMutD<'_, T>, rows: &[usize]) -> bool {
+    let row = all.shape()[1..].iter().product::<usize>();
+    let Some(elements) = all.into_slice() else { return false };
+    rows.iter()
+        .enumerate()
+        .filter(|&(to, &from)| to != from)
+        .for_each(|(to, &from)| elements.copy_within(from * row..(from + 1) * row, to * row));
+    true
 }
 
 impl EngineTensor for OrtTensor {
@@ -172,43 +216,42 @@ impl EngineTensor for OrtTensor {
         if self.is_on_device() {
             let value = host(&self.tensor.to(AllocationDevice::CPU, 0).map_err(brought)?)?;
             return Ok(match (value, self.order) {
-                (Value::F32(keys), Order::Interleaved) => {
-                    gpu::in_declared_order(keys, &self.tensor).into()
+                (value @ (Value::F32(_) | Value::F16(_)), Order::Interleaved) => {
+                    gpu::in_declared_order(value.to_f32()?, &self.tensor).into()
                 }
+                (Value::F16(array), Order::Declared) => array.mapv(f16::to_f32).into(),
                 (value, _) => value,
             });
         }
         let mut value = host(&self.tensor)?;
-        if let (Value::F32(array), false) = (&mut value, self.has_all_rows()) {
-            array.slice_axis_inplace(Axis(0), (..self.shape[0]).into());
+        let rows = || (..self.shape[0]).into();
+        match &mut value {
+            Value::F32(array) if !self.has_all_rows() => array.slice_axis_inplace(Axis(0), rows()),
+            Value::F16(array) if !self.has_all_rows() => array.slice_axis_inplace(Axis(0), rows()),
+            _ => {}
         }
         Ok(value)
     }
 
     fn as_f32_mut(&mut self) -> Option<ArrayViewMutD<'_, f32>> {
-        if self.is_on_device() || !matches!(self.sharing, Sharing::Alone) {
-            return None;
-        }
-        let mut all = self.tensor.try_extract_array_mut::<f32>().ok()?;
-        if let Some(&rows) = self.shape.first() {
-            all.slice_axis_inplace(Axis(0), (..rows).into());
-        }
-        Some(all)
+        self.array_mut()
     }
 
     fn keep_rows(&mut self, rows: &[usize]) -> bool {
-        let [count, row @ ..] = self.shape.as_slice() else { return false };
-        let (count, row) = (*count, row.iter().product::<usize>());
+        let Some(&count) = self.shape.first() else { return false };
         // No row is overwritten before it has moved.
         let moves_down = rows.iter().enumerate().all(|(to, &from)| (to..count).contains(&from));
-        let Some(all) = self.as_f32_mut().filter(|_| moves_down) else { return false };
-        let Some(elements) = all.into_slice() else { return false };
-        rows.iter()
-            .enumerate()
-            .filter(|&(to, &from)| to != from)
-            .for_each(|(to, &from)| elements.copy_within(from * row..(from + 1) * row, to * row));
-        self.shape[0] = rows.len();
-        true
+        let moved = moves_down
+            && match self.tensor.data_type() {
+                TensorElementType::Float16 => {
+                    self.array_mut::<f16>().is_some_and(|all| moved(all, rows))
+                }
+                _ => self.array_mut::<f32>().is_some_and(|all| moved(all, rows)),
+            };
+        if moved {
+            self.shape[0] = rows.len();
+        }
+        moved
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -222,7 +265,7 @@ fn host(tensor: &DynTensor) -> Result<Value> {
             tensor.try_extract_array::<f32>().map(|view| view.to_owned().into())
         }
         TensorElementType::Float16 => {
-            tensor.try_extract_array::<f16>().map(|view| view.mapv(f16::to_f32).into())
+            tensor.try_extract_array::<f16>().map(|view| view.to_owned().into())
         }
         TensorElementType::Float64 => {
             tensor.try_extract_array::<f64>().map(|view| view.to_owned().into())
@@ -277,20 +320,30 @@ mod tests {
         let array = ArrayD::from_shape_fn(ndarray::IxDyn(&[4, 2, 3]), |index| {
             (index[0] * 100 + index[1] * 10 + index[2]) as f32
         });
-        let tensor = ::ort::value::Tensor::from_array(array.clone()).expect("a tensor").upcast();
-        let mut value = Value::from(OrtTensor::new(tensor));
-        let mut expected = array;
-        for rows in [&[0, 3, 2][..], &[1, 2], &[]] {
-            assert!(value.keep_rows(rows));
-            expected = expected.select(Axis(0), rows);
-            assert_eq!(value.shape(), expected.shape());
-            assert_eq!(value.to_f32().expect("floats"), expected);
-            assert_eq!(value.as_f32_mut().expect("floats"), expected);
-            if !rows.is_empty() {
-                let lent = lent(&value, Device::Cpu).expect("a value");
-                assert_eq!(lent.try_extract_array::<f32>().expect("floats"), expected);
+        let floats = ::ort::value::Tensor::from_array(array.clone()).expect("a tensor").upcast();
+        let halves = array.mapv(f16::from_f32);
+        let halves = ::ort::value::Tensor::from_array(halves).expect("a tensor").upcast();
+        for (tensor, half) in [(floats, false), (halves, true)] {
+            let mut value = Value::from(OrtTensor::new(tensor));
+            let mut expected = array.clone();
+            for rows in [&[0, 3, 2][..], &[1, 2], &[]] {
+                assert!(value.keep_rows(rows));
+                expected = expected.select(Axis(0), rows);
+                assert_eq!(value.shape(), expected.shape());
+                assert_eq!(value.to_f32().expect("floats"), expected);
+                assert_eq!(value.as_f32_mut().is_some(), !half);
+                if !rows.is_empty() {
+                    let lent = lent(&value, Device::Cpu).expect("a value");
+                    let found = match half {
+                        true => {
+                            lent.try_extract_array::<f16>().map(|array| array.mapv(f16::to_f32))
+                        }
+                        false => lent.try_extract_array::<f32>().map(|array| array.to_owned()),
+                    };
+                    assert_eq!(found.expect("elements"), expected);
+                }
             }
+            assert!(!value.keep_rows(&[0]), "there is none");
         }
-        assert!(!value.keep_rows(&[0]), "there is none");
     }
 }

@@ -135,7 +135,7 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
             let sizes = places.sizes(sizes).filter(|sizes| {
                 is_heads && places.has_axes(x, 2) && sizes.len() == 4 && is_known(sizes)
             })?;
-            Operation::Heads { x, sizes, out }
+            Operation::Heads { x, sizes, out, half: places.is_half_output(out) }
         }
         ("", "Reshape") => largest(places, &inputs, out)?,
         // For embeddings, whose rows have more axes.

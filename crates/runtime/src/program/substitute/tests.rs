@@ -1,10 +1,11 @@
 //! Graphs of exports with and without programs.
 
 use super::*;
-use crate::{BEST, Options, Ort, Runtime, SHORTLIST, Session, Source, Values};
+use crate::{BEST, Options, Ort, Runtime, SHORTLIST, Session, Source, Value, Values};
 use cognate_export::{Existing, Export, Metadata, Target, read_model, write_folder};
-use cognate_graph::{Program, Steps};
-use cognate_kernels::multiplies_integers;
+use cognate_graph::{Program, Steps, f16};
+use cognate_kernels::{multiplies_integers, reads_halves};
+use cognate_model::interface::is_cross;
 use cognate_model::{Attentions, Layout, Model};
 use cognate_passes::{bfloat16::in_bfloat16, fuse::fuse, quantize};
 use cognate_testing::{
@@ -115,8 +116,9 @@ fn a_small_model_is_one_program() {
     for stored in [Floats, Bf16, Integers] {
         let folder = exported(&model, stored);
         for file in Layout::SharedCache.files() {
-            let own = substitute(read_model(&folder.path().join(file)).unwrap(), folder.path(), 1)
-                .unwrap();
+            let own =
+                substitute(read_model(&folder.path().join(file)).unwrap(), folder.path(), 1, false)
+                    .unwrap();
             let operators: Vec<_> =
                 own.model.graph.unwrap().node.into_iter().map(|node| node.op_type).collect();
             let is_one = Stored::fast().contains(&stored);
@@ -139,9 +141,13 @@ fn speech_models_are_programs() {
         for (stored, attentions) in forms {
             let folder = exported_with(&model, stored, attentions);
             let own = Layout::SharedCache.files().iter().map(|file| {
-                let own =
-                    substitute(read_model(&folder.path().join(file)).unwrap(), folder.path(), 1)
-                        .unwrap();
+                let own = substitute(
+                    read_model(&folder.path().join(file)).unwrap(),
+                    folder.path(),
+                    1,
+                    false,
+                )
+                .unwrap();
                 let operators: Vec<_> =
                     own.model.graph.unwrap().node.into_iter().map(|node| node.op_type).collect();
                 (own.prefill, operators)
@@ -171,6 +177,7 @@ fn decoders_alone_are_one_program() {
                 read_model(&folder.path().join(layout.file())).unwrap(),
                 folder.path(),
                 1,
+                false,
             )
             .unwrap();
             let operators: Vec<_> =
@@ -193,7 +200,7 @@ fn pasts_have_lengths_of_their_own_in_every_family() {
         for stored in [Floats, Bf16, Integers] {
             let folder = exported(&model, stored);
             let file = folder.path().join(Layout::SharedCache.files()[1]);
-            let own = substitute(read_model(&file).unwrap(), folder.path(), 1);
+            let own = substitute(read_model(&file).unwrap(), folder.path(), 1, false);
             if own.is_none_or(|own| !own.own_lengths) {
                 without.insert(name.clone());
             }
@@ -279,19 +286,27 @@ impl Asked {
     const ROWS: usize = Self::BATCH * Self::BEAMS;
 
     fn new(engine: &dyn Runtime, model: &Model, stored: Stored) -> Self {
-        let (folder, stack) = (exported(model, stored), model.config().decoder);
-        let load = |file: &str| {
-            engine.load(&Source::Onnx(folder.path().join(file)), &Options::default()).unwrap()
-        };
-        let files = Layout::SharedCache.files();
-        let (mut encoder, decoder) = (load(files[0]), load(files[1]));
-        assert!(!encoder.takes_shortlist() && decoder.takes_shortlist(), "{}", decoder.engine());
+        let asked = Self::with(engine, model, stored, false);
+        let decoder = &asked.decoder;
+        assert!(decoder.takes_shortlist(), "{}", decoder.engine());
         assert!(
             !decoder.inputs().iter().any(|input| [SHORTLIST, BEST].contains(&input.as_str())),
             "an input of the file"
         );
+        asked
+    }
+
+    fn with(engine: &dyn Runtime, model: &Model, stored: Stored, half_memory: bool) -> Self {
+        let (folder, stack) = (exported(model, stored), model.config().decoder);
+        let load = |file: &str| {
+            let options = Options { half_memory, ..Options::default() };
+            engine.load(&Source::Onnx(folder.path().join(file)), &options).unwrap()
+        };
+        let files = Layout::SharedCache.files();
+        let (mut encoder, decoder) = (load(files[0]), load(files[1]));
+        assert!(!encoder.takes_shortlist(), "{}", encoder.engine());
         let ids =
-            Array2::from_shape_fn((Self::BATCH, 5), |(row, place)| (20 + 7 * row + place) as i64)
+            Array2::from_shape_fn((Self::BATCH, 5), |(row, place)| (3 + 7 * row + place) as i64)
                 .into_dyn();
         let mask = Array2::<i64>::ones((Self::BATCH, 5)).into_dyn();
         let mut state: Values =
@@ -325,6 +340,74 @@ impl Asked {
         self.scales = scales.unwrap_or_else(|| vec![1.0; Self::ROWS]);
         Ok(outputs.get("logits").unwrap().to_f32().unwrap())
     }
+}
+
+/// Keys and values are rounded once, and read as the numbers that they then are.
+#[test]
+fn sources_are_read_in_half_precision_in_every_family() {
+    let Ok(ort) = Ort::find() else { return eprintln!("skipped: no library of ONNX Runtime") };
+    let models: Vec<_> =
+        models().iter().map(|name| golden(name)).chain([bundled_checkpoint()]).collect();
+    let mut halved = 0;
+    for folder in &models {
+        let (model, name) = (Model::open(folder).unwrap(), folder.display());
+        for stored in [Floats, Integers] {
+            let [mut floats, mut halves] =
+                [false, true].map(|half| Asked::with(&ort, &model, stored, half));
+            let read = |asked: &Asked| {
+                let cross = asked.state.iter().filter(|(name, _)| is_cross(name));
+                let host = |(name, value): (&str, &Value)| {
+                    (name.to_owned(), value.clone().into_host().unwrap())
+                };
+                cross.map(host).collect::<Vec<_>>()
+            };
+            for ((input, float), (_, half)) in read(&floats).into_iter().zip(read(&halves)) {
+                match half {
+                    Value::F16(half) => {
+                        assert_eq!(stored, Integers, "{name}: {input}");
+                        assert_eq!(float.to_f32().unwrap().mapv(f16::from_f32), half, "{input}");
+                        floats.state.insert(input, half.mapv(f16::to_f32));
+                        halved += 1;
+                    }
+                    half => assert_eq!(float.to_f32().unwrap(), half.to_f32().unwrap(), "{input}"),
+                }
+            }
+            let [expected, found] = [&mut floats, &mut halves].map(|asked| {
+                let outputs = asked.decoder.run(&asked.state).unwrap();
+                outputs.get("logits").unwrap().to_f32().unwrap()
+            });
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+    assert!(!reads_halves() || halved >= models.len(), "{halved} in half precision");
+}
+
+/// Each output has its own columns of the joined product: as by ONNX Runtime's operators, except for
+/// 8-bit rows that are rounded to a neighbour.
+#[test]
+fn keys_and_values_are_columns_of_one_product() {
+    let Ok(ort) = Ort::find() else { return eprintln!("skipped: no library of ONNX Runtime") };
+    let folder = exported(&Model::open(&bundled_checkpoint()).unwrap(), Integers);
+    let source = Source::Onnx(folder.path().join(Layout::SharedCache.files()[0]));
+    let ids = Array2::from_shape_fn((2, 9), |(row, place)| (7 + 100 * row + place) as i64);
+    let inputs: Values =
+        [("input_ids", ids.into_dyn()), ("attention_mask", Array2::ones((2, 9)).into_dyn())]
+            .into_iter()
+            .collect();
+    let [found, expected] = [false, true].map(|plain| {
+        let options = Options { plain, ..Options::default() };
+        ort.load(&source, &options).unwrap().run(&inputs).unwrap()
+    });
+    let mut compared = 0;
+    for (name, found) in found.iter().filter(|(name, _)| is_cross(name)) {
+        let [found, expected] =
+            [found, expected.get(name).unwrap()].map(|value| value.to_f64().unwrap());
+        let norm = |array: &ArrayD<f64>| array.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let error = norm(&(&found - &expected)) / norm(&expected);
+        assert!(error < 1e-2, "{name}: {error}");
+        compared += 1;
+    }
+    assert_eq!(compared, 8, "keys and values of 4 layers");
 }
 
 /// The bundled model, and the same with a bias of its logits, as in OPUS-MT models.

@@ -331,8 +331,10 @@ impl Decoder for SharedCacheDecoder {
 
     fn start(&mut self, sources: Sources<'_>, beams: usize) -> Result<()> {
         let mut last = mem::take(&mut self.state);
+        // An encoder of frames uses more memory than it costs to allocate the caches again.
+        let is_kept = |_: &Value| !matches!(sources, Sources::Features(_));
         let caches: Vec<_> =
-            self.caches.iter().map(|(name, _)| (name, last.remove(name))).collect();
+            self.caches.iter().map(|(name, _)| (name, last.remove(name).filter(is_kept))).collect();
         match &mut self.before {
             Before::Encoder(encoder) => {
                 self.state = encoded(

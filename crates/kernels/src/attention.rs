@@ -264,10 +264,25 @@ impl<'m, N: Stored> Memory<'m, N> {
     fn weights<S: Simd>(
         &self,
         simd: S,
-        [head, index]: [usize; 2],
+        at: [usize; 2],
         attention: &Attention,
         scores: &mut [f32],
     ) -> f32 {
+        self.distances(simd, at, attention, scores);
+        exponentials(scores);
+        sum(simd, scores)
+    }
+
+    /// Replaces the products of a query with all keys, padded to whole vectors, by the distances of
+    /// their scores to the largest.
+    #[inline(always)]
+    fn distances<S: Simd>(
+        &self,
+        simd: S,
+        [head, index]: [usize; 2],
+        attention: &Attention,
+        scores: &mut [f32],
+    ) {
         let (real, filled) = scores.split_at_mut(self.places);
         attention.score(real);
         if let Some(mask) = self.mask {
@@ -275,7 +290,7 @@ impl<'m, N: Stored> Memory<'m, N> {
             real.iter_mut().zip(mask).for_each(|(score, mask)| *score += mask);
         }
         filled.fill(f32::NEG_INFINITY);
-        exponentials(simd, scores)
+        distances(simd, scores);
     }
 }
 
@@ -284,22 +299,34 @@ impl<'m, N: Stored> Memory<'m, N> {
 /// processors compute many times slower.
 const NEGLIGIBLE: f32 = -60.0;
 
-/// Replaces scores, padded to whole vectors, by exponentials of their distances to the largest, and
-/// returns their sum.
+/// Replaces scores, padded to whole vectors, by their distances to the largest.
 #[inline(always)]
-fn exponentials<S: Simd>(simd: S, scores: &mut [f32]) -> f32 {
+fn distances<S: Simd>(simd: S, scores: &mut [f32]) {
     let mut largest = simd.splat_f32s(f32::NEG_INFINITY);
     for &vector in S::as_simd_f32s(scores).0 {
         largest = simd.max_f32s(largest, vector);
     }
     let largest = simd.reduce_max_f32s(largest);
-    for score in &mut *scores {
+    for score in scores {
         let distance = *score - largest;
         // Not `max`, which would hide a NaN.
-        *score = exponential::<false, 7>(if distance < NEGLIGIBLE { NEGLIGIBLE } else { distance });
+        *score = if distance < NEGLIGIBLE { NEGLIGIBLE } else { distance };
     }
+}
+
+/// Replaces distances by their exponentials; many at once are faster than those of one row.
+#[inline(always)]
+fn exponentials(distances: &mut [f32]) {
+    for number in distances {
+        *number = exponential::<false, 7>(*number);
+    }
+}
+
+/// The sum of whole vectors.
+#[inline(always)]
+fn sum<S: Simd>(simd: S, numbers: &[f32]) -> f32 {
     let mut sum = simd.splat_f32s(0.0);
-    for &vector in S::as_simd_f32s(scores).0 {
+    for &vector in S::as_simd_f32s(numbers).0 {
         sum = simd.add_f32s(sum, vector);
     }
     simd.reduce_sum_f32s(sum)

@@ -1,8 +1,11 @@
 //! Attention query by query.
 
-use super::sums::{Ahead, Even, Places, Vectors, Weighed, products, weighed, weighed_together};
-use super::{Attention, Memory, Step, exponentials};
+use super::sums::{
+    Ahead, Even, FAR, Places, Vectors, Weighed, products, weighed, weighed_together,
+};
+use super::{Attention, Memory, Step, distances, exponentials, sum};
 use crate::parallel::Shared;
+use crate::prefetch::prefetch_behind;
 use crate::stored::Stored;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
@@ -112,10 +115,14 @@ impl<'m, N: Stored> Read<'_, 'm, N> {
                 by_count!(count, self.products::<S, V>(simd, first + row, scores));
                 row += count;
             }
+            for (row, scores) in all.chunks_exact_mut(wide).enumerate() {
+                self.memory.distances(simd, self.at(first + row), self.attention, scores);
+            }
+            exponentials(all);
             let mut row = 0;
             while row < together {
                 let count = self.sharing::<S>(first + row, together - row);
-                let scores = &mut all[row * wide..][..count * wide];
+                let scores = &all[row * wide..][..count * wide];
                 by_count!(count, self.sums::<S, V, W>(simd, first + row, scores));
                 row += count;
             }
@@ -146,15 +153,26 @@ impl<'m, N: Stored> Read<'_, 'm, N> {
     ) {
         let Memory { keys, values, places, .. } = *self.memory;
         let [head, index] = self.at(row);
+        let queries = std::array::from_fn(|query| self.query([head, index + query]));
+        let of = |numbers| self.of(numbers, head);
+        if places <= FAR {
+            let start = self.attention.key_head(head) * self.memory.strides.head;
+            for numbers in [keys, values] {
+                if let (0, Some(of_head)) =
+                    (index, numbers.get(start..start + places * self.attention.d_k))
+                {
+                    prefetch_behind(of_head, numbers.len());
+                }
+            }
+            return products::<S, _, _, V, Q>(simd, queries, of(keys), places, None, scores);
+        }
         let next = (head + 1).min(self.heads.end - 1);
         let ahead = (index == 0).then(|| Ahead {
-            keys: self.of(keys, head),
-            values: self.of(values, head),
+            keys: of(keys),
+            values: of(values),
             next: self.of(keys, next),
-            behind: keys.len(),
         });
-        let queries = std::array::from_fn(|query| self.query([head, index + query]));
-        products::<S, _, _, V, Q>(simd, queries, self.of(keys, head), places, ahead, scores);
+        products::<S, _, _, V, Q>(simd, queries, of(keys), places, ahead, scores);
     }
 
     /// The weighted sums of values for `Q` queries from a row on.
@@ -163,15 +181,15 @@ impl<'m, N: Stored> Read<'_, 'm, N> {
         &self,
         simd: S,
         row: usize,
-        scores: &mut [f32],
+        scores: &[f32],
     ) {
         let (places, wide) = (self.memory.places, scores.len() / Q);
         let mut factors = [0.0; Q];
         // Not in a closure, which would be compiled without vector instructions.
         for (query, factor) in factors.iter_mut().enumerate() {
-            let (at, scores) = (self.at(row + query), &mut scores[query * wide..][..wide]);
-            *factor = 1.0 / self.memory.weights(simd, at, self.attention, scores);
-            self.put(at, &scores[..places], *factor);
+            let scores = &scores[query * wide..][..wide];
+            *factor = 1.0 / sum(simd, scores);
+            self.put(self.at(row + query), &scores[..places], *factor);
         }
         let queries = std::array::from_fn(|query| Weighed {
             weights: &scores[query * wide..][..places],
@@ -309,18 +327,25 @@ impl StepOfBeams<'_, '_> {
                 let (head, beam) = ((start + row) / beams, (start + row) % beams);
                 let query = &step.query[beam * step.strides[0] + head * d_k..][..d_k];
                 let places = places_of([head, beam]);
-                let next = places_of([(head + 1).min(heads - 1), beam]);
                 let of = |numbers, places| Vectors { numbers, places, d_k };
+                if n <= FAR {
+                    let head = beam * key_heads + attention.key_head(head);
+                    let own = (head * capacity + first) * d_k..(head * capacity + first + n) * d_k;
+                    prefetch_behind(&keys[own.clone()], keys.len());
+                    prefetch_behind(&values[own], values.len());
+                    products::<S, _, _, V, 1>(simd, [query], of(keys, places), n, None, scores);
+                    continue;
+                }
+                let next = places_of([(head + 1).min(heads - 1), beam]);
                 let ahead = Ahead {
                     keys: of(keys, places),
                     values: of(values, places),
                     next: of(keys, next),
-                    behind: keys.len(),
                 };
                 products::<S, _, _, V, 1>(simd, [query], of(keys, places), n, Some(ahead), scores);
             }
             for (row, scores) in room.scores(together).chunks_exact_mut(wide).enumerate() {
-                let (head, beam) = ((start + row) / beams, (start + row) % beams);
+                let head = (start + row) / beams;
                 let (real, filled) = scores.split_at_mut(n);
                 attention.score(real);
                 if let Some(bias) = step.bias {
@@ -328,7 +353,12 @@ impl StepOfBeams<'_, '_> {
                     real.iter_mut().zip(bias).for_each(|(score, bias)| *score += bias);
                 }
                 filled.fill(f32::NEG_INFINITY);
-                let factor = 1.0 / exponentials(simd, scores);
+                distances(simd, scores);
+            }
+            exponentials(room.scores(together));
+            for (row, scores) in room.scores(together).chunks_exact(wide).enumerate() {
+                let (head, beam) = ((start + row) / beams, (start + row) % beams);
+                let factor = 1.0 / sum(simd, scores);
                 let values = Vectors { numbers: values, places: places_of([head, beam]), d_k };
                 let out = &mut out[beam * width + head * d_k..][..d_k];
                 weighed::<S, _, _, V, W>(

@@ -3,7 +3,7 @@
 //! Both process vectors of `d_k` numbers, which usually are a few whole registers: `V` of them, or
 //! 0. A number is summed in the same order regardless of the number of positions.
 
-use crate::prefetch::{prefetch, prefetch_behind};
+use crate::prefetch::prefetch;
 use crate::stored::Stored;
 use pulp::Simd;
 
@@ -55,46 +55,40 @@ impl<'v, P: Places, N: Stored> Vectors<'v, P, N> {
         simd.partial_load_f32s(N::floats(numbers, &mut [0.0; MOST_LANES]))
     }
 
-    /// `sums += weight · vector`
+    /// All numbers of a position, in `V` registers.
     #[inline(always)]
-    fn add<S: Simd, const V: usize>(
-        self,
-        simd: S,
-        place: usize,
-        weight: f32,
-        sums: &mut [S::f32s; V],
-    ) {
-        let weight = simd.splat_f32s(weight);
-        for (register, sum) in sums.iter_mut().enumerate() {
-            *sum = simd.mul_add_e_f32s(weight, self.register(simd, place, register), *sum);
+    fn registers<S: Simd, const V: usize>(self, simd: S, place: usize) -> [S::f32s; V] {
+        let numbers = self.at(place);
+        assert!(numbers.len() >= V * S::F32_LANES, "V registers of d_k numbers");
+        let mut registers = [simd.splat_f32s(0.0); V];
+        for (register, to) in registers.iter_mut().enumerate() {
+            // SAFETY: one of these registers of numbers.
+            *to = unsafe { N::load(simd, numbers.as_ptr().add(register * S::F32_LANES)) };
         }
+        registers
     }
 }
 
 /// Numbers of the widest register.
 const MOST_LANES: usize = 16;
 
-/// The memory that is read after a key: for a head with many positions its later keys and its
-/// values, then the keys of the next head; otherwise the next sentence, `behind` numbers later.
+/// Number of positions between a key that is read and the key that is prefetched. Of heads with
+/// fewer positions, those of the next sentence are prefetched together.
+pub(super) const FAR: usize = 32;
+
+/// The memory that is read after a key of a head with many positions: its later keys and its
+/// values, then the keys of the next head.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead<'v, P, N> {
     pub(super) keys: Vectors<'v, P, N>,
     pub(super) values: Vectors<'v, P, N>,
     pub(super) next: Vectors<'v, P, N>,
-    pub(super) behind: usize,
 }
 
 impl<P: Places, N: Stored> Ahead<'_, P, N> {
-    /// Number of positions between a key that is read and the key that is prefetched.
-    const DISTANCE: usize = 32;
-
     #[inline(always)]
     fn ask(self, place: usize, count: usize) {
-        let later = place + Self::DISTANCE;
-        if count <= Self::DISTANCE {
-            prefetch_behind(self.keys.at(place), self.behind);
-            return prefetch_behind(self.values.at(place), self.behind);
-        }
+        let later = place + FAR;
         prefetch(if later < count { self.keys.at(later) } else { self.next.at(later - count) });
         prefetch(self.values.at(place));
     }
@@ -140,11 +134,14 @@ pub(super) fn products<S: Simd, P: Places, N: Stored, const V: usize, const Q: u
                         ahead.ask(place, count);
                     }
                     let mut sums = [simd.splat_f32s(0.0); Q];
+                    let key = keys.registers::<S, V>(simd, place);
                     for register in 0..V {
-                        let key = keys.register(simd, place, register);
                         for query in 0..Q {
-                            sums[query] =
-                                simd.mul_add_e_f32s(queries[query][register], key, sums[query]);
+                            sums[query] = simd.mul_add_e_f32s(
+                                queries[query][register],
+                                key[register],
+                                sums[query],
+                            );
                         }
                     }
                     for query in 0..Q {
@@ -183,12 +180,24 @@ pub(super) fn weighed<S: Simd, P: Places, N: Stored, const V: usize, const W: us
     let mut sums = [[simd.splat_f32s(0.0); V]; W];
     let (turns, rest) = query.weights.as_chunks::<W>();
     for (turn, weights) in turns.iter().enumerate() {
-        for (index, (sums, &weight)) in sums.iter_mut().zip(weights).enumerate() {
-            values.add::<S, V>(simd, turn * W + index, weight, sums);
+        for index in 0..W {
+            let value = values.registers::<S, V>(simd, turn * W + index);
+            let weight = simd.splat_f32s(weights[index]);
+            for register in 0..V {
+                sums[index][register] =
+                    simd.mul_add_e_f32s(weight, value[register], sums[index][register]);
+            }
         }
     }
-    for (index, (sums, &weight)) in sums.iter_mut().zip(rest).enumerate() {
-        values.add::<S, V>(simd, turns.len() * W + index, weight, sums);
+    for index in 0..W {
+        if let Some(&weight) = rest.get(index) {
+            let value = values.registers::<S, V>(simd, turns.len() * W + index);
+            let weight = simd.splat_f32s(weight);
+            for register in 0..V {
+                sums[index][register] =
+                    simd.mul_add_e_f32s(weight, value[register], sums[index][register]);
+            }
+        }
     }
     let factor = simd.splat_f32s(query.factor);
     for (register, out) in S::as_mut_simd_f32s(query.out).0.iter_mut().enumerate().take(V) {

@@ -88,6 +88,7 @@ impl AudioReader {
     }
 
     fn probe(place: String, source: Box<dyn MediaSource>, extension: Option<&str>) -> Result<Self> {
+        let is_empty = source.byte_len() == Some(0);
         let stream = MediaSourceStream::new(source, MediaSourceStreamOptions::default());
         let mut hint = Hint::new();
         if let Some(extension) = extension {
@@ -100,8 +101,13 @@ impl AudioReader {
             MetadataOptions::default(),
         );
         let format = probed.map_err(|error| {
+            let found = match error {
+                _ if is_empty => "found nothing".into(),
+                SymphoniaError::Unsupported(_) => "found another format".into(),
+                error => format!("found damage: {error}"),
+            };
             let message =
-                format!("expected audio (WAV, FLAC, MP3, Ogg, Opus, M4A or WebM): {error}");
+                format!("expected audio (WAV, FLAC, MP3, Ogg, Opus, M4A or WebM), {found}");
             Error::new(ErrorKind::Format, &place, message)
         })?;
         let track = format.default_track(TrackType::Audio);

@@ -22,9 +22,10 @@ fn refused(bytes: Vec<u8>) -> Error {
 
 #[test]
 fn what_is_not_audio_is_refused() {
-    assert_snapshot!(refused(vec![]), @"stream: expected audio (WAV, FLAC, MP3, Ogg, Opus, M4A or WebM): unsupported feature: core (probe): no suitable format reader found");
-    assert_snapshot!(refused(b"just a text\n".repeat(1_000)), @"stream: expected audio (WAV, FLAC, MP3, Ogg, Opus, M4A or WebM): unsupported feature: core (probe): no suitable format reader found");
-    assert_snapshot!(refused(b"RIFF\xff\xff\xff\xffWAVE".to_vec()), @"stream: expected audio (WAV, FLAC, MP3, Ogg, Opus, M4A or WebM): unexpected end of file");
+    assert_snapshot!(refused(vec![]), @"stream: expected audio (WAV, FLAC, MP3, Ogg, Opus, M4A or WebM), found another format");
+    assert_snapshot!(refused(b"just a text\n".repeat(1_000)), @"stream: expected audio (WAV, FLAC, MP3, Ogg, Opus, M4A or WebM), found another format");
+    assert_snapshot!(refused(b"RIFF\xff\xff\xff\xffWAVE".to_vec()), @"stream: expected audio (WAV, FLAC, MP3, Ogg, Opus, M4A or WebM), found damage: unexpected end of file");
+    assert_snapshot!(AudioReader::from_bytes("memory", []).err().unwrap(), @"memory: expected audio (WAV, FLAC, MP3, Ogg, Opus, M4A or WebM), found nothing");
     let folder = tempfile::tempdir().unwrap();
     let error = AudioReader::open(folder.path()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Format);
@@ -41,7 +42,7 @@ fn wrong_numbers_are_refused() {
     assert_snapshot!(refused(float(f32::INFINITY)), @"stream: sample 1 is not a finite number");
     assert_snapshot!(refused(wav(1, 1, 1, &[0; 64])), @"stream: the sample rate is 1 Hz; expected 4000 to 768000");
     assert_snapshot!(refused(wav(1, u32::MAX, 1, &[0; 64])), @"stream: the sample rate is 4294967295 Hz; expected 4000 to 768000");
-    assert_snapshot!(refused(wav(1, 16_000, 0, &[0; 64])), @"stream: expected audio (WAV, FLAC, MP3, Ogg, Opus, M4A or WebM): malformed stream: riff: invalid channel count");
+    assert_snapshot!(refused(wav(1, 16_000, 0, &[0; 64])), @"stream: expected audio (WAV, FLAC, MP3, Ogg, Opus, M4A or WebM), found damage: malformed stream: riff: invalid channel count");
     assert_eq!(read(wav(1, 16_000, 1, &[])).map(|(n_samples, _)| n_samples), Ok(0));
     assert_eq!(read(wav(1, 16_000, 16, &[0; 3_200])).map(|(n_samples, _)| n_samples), Ok(100));
 }

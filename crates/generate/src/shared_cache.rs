@@ -614,23 +614,30 @@ fn stacked<T: Copy + Default>(
     ArrayD::from_shape_vec(shape, rows).expect("rows of one size")
 }
 
-/// A cache with more rows, whose positions are written before they are read.
+/// A cache with more rows, if possible in the memory of those that left: positions are written
+/// before they are read.
 fn with_rows(cache: ArrayD<f32>, count: usize) -> ArrayD<f32> {
     let mut shape = cache.shape().to_vec();
     shape[0] += count;
-    let mut memory = memory(cache);
+    let mut memory = all_memory(cache);
     memory.resize(shape.iter().product(), 0.0);
     ArrayD::from_shape_vec(shape, memory).expect("as many elements as the shape holds")
 }
 
 /// The elements in row-major order, usually in the memory where they are.
 fn memory<T: Copy>(array: ArrayD<T>) -> Vec<T> {
+    let n = array.len();
+    let mut memory = all_memory(array);
+    memory.truncate(n);
+    memory
+}
+
+/// The elements in row-major order, and those of rows that left behind them.
+fn all_memory<T: Copy>(array: ArrayD<T>) -> Vec<T> {
     let array =
         if array.is_standard_layout() { array } else { array.as_standard_layout().into_owned() };
-    let n = array.len();
     let (mut memory, first) = array.into_raw_vec_and_offset();
     memory.drain(..first.unwrap_or(0));
-    memory.truncate(n);
     memory
 }
 
@@ -665,19 +672,21 @@ fn kept<T: Copy>(array: ArrayD<T>, sentences: &[usize], beams: usize, used: usiz
             .collect();
         return array.select(Axis(0), &rows);
     };
-    let (mut memory, first) = array.into_raw_vec_and_offset();
-    let first = first.unwrap_or(0);
+    let mut memory = all_memory(array);
     let (blocks, block, moved) = (beams * heads, places * d_k, used.min(places) * d_k);
     for (to, &from) in sentences.iter().enumerate().filter(|(to, from)| to != *from) {
         for index in 0..blocks {
-            let start = first + (from * blocks + index) * block;
-            memory.copy_within(start..start + moved, first + (to * blocks + index) * block);
+            let start = (from * blocks + index) * block;
+            memory.copy_within(start..start + moved, (to * blocks + index) * block);
         }
     }
-    memory.drain(..first);
-    memory.truncate(sentences.len() * blocks * block);
-    shape[0] = sentences.len() * beams;
-    ArrayD::from_shape_vec(shape, memory).expect("as many elements as the shape holds")
+    // The others stay in memory, for sentences that join.
+    shape[0] = memory.len() / (heads * block).max(1);
+    memory.truncate(shape[0] * heads * block);
+    let mut array =
+        ArrayD::from_shape_vec(shape, memory).expect("as many elements as the shape holds");
+    array.slice_axis_inplace(Axis(0), (..sentences.len() * beams).into());
+    array
 }
 
 #[cfg(test)]
@@ -723,11 +732,14 @@ mod tests {
             let expected = array.select(Axis(0), &rows);
             let found = kept(array.clone(), &sentences, 2, 3);
             assert_eq!(found.shape(), expected.shape());
-            assert_eq!(
-                found.slice(s![.., .., ..3, ..]),
-                expected.slice(s![.., .., ..3, ..]),
-                "{sentences:?}"
-            );
+            let written = s![.., .., ..3, ..];
+            assert_eq!(found.slice(written), expected.slice(written), "{sentences:?}");
+            let joined = with_rows(found, 2);
+            assert_eq!(joined.shape()[0], expected.shape()[0] + 2);
+            let others = joined.slice_axis(Axis(0), (..rows.len()).into());
+            assert_eq!(others.slice(written), expected.slice(written), "{sentences:?}");
+            let again = kept(joined, &(0..sentences.len()).collect::<Vec<_>>(), 2, 3);
+            assert_eq!(again.slice(written), expected.slice(written), "{sentences:?}");
         }
     }
 }

@@ -55,17 +55,19 @@ impl<'v, P: Places, N: Stored> Vectors<'v, P, N> {
         simd.partial_load_f32s(N::floats(numbers, &mut [0.0; MOST_LANES]))
     }
 
-    /// All numbers of a position, in `V` registers.
+    /// `sums += weight · vector`
     #[inline(always)]
-    fn registers<S: Simd, const V: usize>(self, simd: S, place: usize) -> [S::f32s; V] {
-        let numbers = self.at(place);
-        assert!(numbers.len() >= V * S::F32_LANES, "V registers of d_k numbers");
-        let mut registers = [simd.splat_f32s(0.0); V];
-        for (register, to) in registers.iter_mut().enumerate() {
-            // SAFETY: one of these registers of numbers.
-            *to = unsafe { N::load(simd, numbers.as_ptr().add(register * S::F32_LANES)) };
+    fn add<S: Simd, const V: usize>(
+        self,
+        simd: S,
+        place: usize,
+        weight: f32,
+        sums: &mut [S::f32s; V],
+    ) {
+        let weight = simd.splat_f32s(weight);
+        for (register, sum) in sums.iter_mut().enumerate() {
+            *sum = simd.mul_add_e_f32s(weight, self.register(simd, place, register), *sum);
         }
-        registers
     }
 }
 
@@ -134,14 +136,11 @@ pub(super) fn products<S: Simd, P: Places, N: Stored, const V: usize, const Q: u
                         ahead.ask(place, count);
                     }
                     let mut sums = [simd.splat_f32s(0.0); Q];
-                    let key = keys.registers::<S, V>(simd, place);
                     for register in 0..V {
+                        let key = keys.register(simd, place, register);
                         for query in 0..Q {
-                            sums[query] = simd.mul_add_e_f32s(
-                                queries[query][register],
-                                key[register],
-                                sums[query],
-                            );
+                            sums[query] =
+                                simd.mul_add_e_f32s(queries[query][register], key, sums[query]);
                         }
                     }
                     for query in 0..Q {
@@ -180,24 +179,12 @@ pub(super) fn weighed<S: Simd, P: Places, N: Stored, const V: usize, const W: us
     let mut sums = [[simd.splat_f32s(0.0); V]; W];
     let (turns, rest) = query.weights.as_chunks::<W>();
     for (turn, weights) in turns.iter().enumerate() {
-        for index in 0..W {
-            let value = values.registers::<S, V>(simd, turn * W + index);
-            let weight = simd.splat_f32s(weights[index]);
-            for register in 0..V {
-                sums[index][register] =
-                    simd.mul_add_e_f32s(weight, value[register], sums[index][register]);
-            }
+        for (index, (sums, &weight)) in sums.iter_mut().zip(weights).enumerate() {
+            values.add::<S, V>(simd, turn * W + index, weight, sums);
         }
     }
-    for index in 0..W {
-        if let Some(&weight) = rest.get(index) {
-            let value = values.registers::<S, V>(simd, turns.len() * W + index);
-            let weight = simd.splat_f32s(weight);
-            for register in 0..V {
-                sums[index][register] =
-                    simd.mul_add_e_f32s(weight, value[register], sums[index][register]);
-            }
-        }
+    for (index, (sums, &weight)) in sums.iter_mut().zip(rest).enumerate() {
+        values.add::<S, V>(simd, turns.len() * W + index, weight, sums);
     }
     let factor = simd.splat_f32s(query.factor);
     for (register, out) in S::as_mut_simd_f32s(query.out).0.iter_mut().enumerate().take(V) {

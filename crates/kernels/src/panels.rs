@@ -53,6 +53,21 @@ impl<T: Number> Lines<T> {
         }
     }
 
+    /// The first `len` numbers, which are arbitrary; makes room for them.
+    pub(crate) fn first(&mut self, len: usize) -> &mut [T] {
+        if self.len < len {
+            *self = Self::zeros(len);
+        }
+        &mut self.all_mut()[..len]
+    }
+
+    /// Frees memory of more than 2 MiB.
+    pub(crate) fn trim(&mut self) {
+        if self.lines.len() * size_of::<Line>() > 1 << 21 {
+            *self = Self::default();
+        }
+    }
+
     pub(crate) fn all(&self) -> &[T] {
         // SAFETY: lines are aligned for every number type and contain at least `len` numbers, and
         // any bytes are valid.

@@ -56,7 +56,7 @@ impl Weights {
         fill: impl FnMut(usize, &mut [f32]),
         bias: Option<&[f32]>,
     ) -> Self {
-        Self::packed([inputs, outputs], Arch::new().dispatch(Columns), fill, bias)
+        Self::packed([inputs, outputs], columns_of_panels(), fill, bias)
     }
 
     fn packed(
@@ -204,6 +204,11 @@ impl Weights {
             outputs: columns.len(),
         }
     }
+}
+
+/// The columns of a panel on this processor.
+pub(crate) fn columns_of_panels() -> usize {
+    Arch::new().dispatch(Columns)
 }
 
 /// Writes the weights of an output to its column of a panel.

@@ -35,7 +35,10 @@ pub(crate) use registered::{Kernel, Registered};
 pub(crate) use sizes::Size;
 pub(crate) use substitute::{DOMAIN, Substituted, substitute};
 #[cfg(feature = "ort")]
-pub(crate) use substitute::{MEMORY, attribute, float, integer, join_memory_attention, prune};
+pub(crate) use substitute::{
+    Found, MEMORY, attribute, float, has_shared_caches, integer, join_memory_attention, own, prune,
+    replace,
+};
 #[cfg(feature = "tract")]
 pub(crate) use substitute::{NUMBER, PROGRAM};
 pub use times::{Times, start_times, times};

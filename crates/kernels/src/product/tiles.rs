@@ -6,7 +6,7 @@
 //! 2^-24 of the whole are left out.
 
 use super::{Packed, Stored};
-use crate::panels::{Lines, Number};
+use crate::panels::Lines;
 use crate::parallel::Shared;
 use crate::tiles::{BLOCK, BYTES, Configured, ROWS};
 use half::f16;
@@ -86,9 +86,9 @@ impl<N: Split> ManyRows<'_, N> {
         let step = (CACHED / inputs).next_multiple_of(BLOCK);
         let most = step.min(self.n.next_multiple_of(BLOCK));
         let mut room = ROOM.take();
-        grow(&mut room.rows, most * blocks * PARTS * WIDTH);
-        grow(&mut room.weights, INPUTS * N::PARTS * BLOCK);
-        grow(&mut room.sums, most * BLOCK);
+        room.rows.first(most * blocks * PARTS * WIDTH);
+        room.weights.first(INPUTS * N::PARTS * BLOCK);
+        room.sums.first(most * BLOCK);
         // SAFETY: by contract.
         let configured = unsafe { Configured::new() };
         for first in (0..self.n).step_by(step) {
@@ -137,13 +137,6 @@ impl<N: Split> ManyRows<'_, N> {
                 }
             }
         }
-    }
-}
-
-/// Makes room for `len` numbers, which are arbitrary.
-fn grow<T: Number>(lines: &mut Lines<T>, len: usize) {
-    if lines.all().len() < len {
-        *lines = Lines::zeros(len);
     }
 }
 

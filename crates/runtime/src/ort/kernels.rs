@@ -1,4 +1,5 @@
-//! A custom operator for ONNX Runtime that runs a [`Program`](crate::program::Program).
+//! Custom operators for ONNX Runtime: one that runs a [`Program`](crate::program::Program), and
+//! those of [`gradients`](super::gradients).
 //!
 //! Exported files contain only ONNX Runtime's operators. When a file written for ONNX Runtime
 //! (`--target ort`) is loaded on the CPU, [`substitute`](crate::program::substitute) replaces the
@@ -9,19 +10,21 @@
 //! of each node, see [`operator::Operator`].
 
 mod context;
+mod gradients;
 mod operator;
 
 use self::context::Context;
+use self::gradients::{LogSumExp, LogSumExpGradient, Product};
 use self::operator::{Attributes, Operator};
 use crate::program::{DOMAIN, Kernel};
 use ::ort::session::builder::SessionBuilder;
 use ::ort::sys::{OrtCustomOpDomain, OrtKernelContext};
 use ::ort::{AsPointer, Error, Result};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
-/// The domain with the operator, owned by the library.
+/// The domain with the operators, owned by the library.
 struct Domain(*mut OrtCustomOpDomain);
 
 // SAFETY: the domain is complete when it is stored; sessions only read it.
@@ -31,6 +34,8 @@ unsafe impl Send for Domain {}
 static DOMAIN_OF_PROCESS: Mutex<Option<Domain>> = Mutex::new(None);
 
 impl Operator for Kernel {
+    const NAME: &CStr = c"Program";
+
     fn new(attributes: &Attributes<'_>) -> Result<Self> {
         attributes
             .integer(c"program")
@@ -45,7 +50,7 @@ impl Operator for Kernel {
     }
 }
 
-/// Registers the operator for sessions of `builder`.
+/// Registers the operators for sessions of `builder`.
 pub(super) fn register(builder: &mut SessionBuilder) -> Result<()> {
     let mut of_process = DOMAIN_OF_PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
     let Domain(domain) = match of_process.as_ref() {
@@ -59,7 +64,7 @@ pub(super) fn register(builder: &mut SessionBuilder) -> Result<()> {
     unsafe { Error::result_from_status(status) }
 }
 
-/// A new domain with the operator.
+/// A new domain with the operators.
 fn domain() -> Result<*mut OrtCustomOpDomain> {
     let (name, mut domain) = (CString::new(DOMAIN)?, ptr::null_mut());
     // SAFETY: the library copies the name and writes to the given pointer; it gets its
@@ -70,6 +75,9 @@ fn domain() -> Result<*mut OrtCustomOpDomain> {
             &raw mut domain,
         ))?;
         operator::add::<Kernel>(domain)?;
+        operator::add::<Product>(domain)?;
+        operator::add::<LogSumExp>(domain)?;
+        operator::add::<LogSumExpGradient>(domain)?;
     }
     Ok(domain)
 }

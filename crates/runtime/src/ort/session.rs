@@ -14,9 +14,9 @@ mod together;
 
 use crate::huge_pages::{self, HugePages};
 use crate::ort::Ort;
-use crate::ort::kernels;
 use crate::ort::placement::{self, Placed, left_to_cpu};
-use crate::program::{Substituted, substitute};
+use crate::ort::{gradients, kernels};
+use crate::program::{Substituted, has_shared_caches, substitute};
 use crate::signature::{self, Input, Signature};
 use crate::{
     BEST, Device, Error, ErrorKind, Loaded, Options, Result, SHORTLIST, Session, Together, Value,
@@ -323,7 +323,10 @@ fn substituted(path: &Path, options: &Options) -> Result<Option<Substituted>> {
         .threads
         .or_else(|| thread::available_parallelism().ok())
         .map_or(1, NonZeroUsize::get);
-    Ok(substitute(model, folder_of(path), threads, options.half_memory))
+    Ok(match has_shared_caches(&model) {
+        true => substitute(model, folder_of(path), threads, options.half_memory),
+        false => gradients::substitute(model, threads),
+    })
 }
 
 /// Whether a file is too large to be parsed again. Exported graphs with external weights are far

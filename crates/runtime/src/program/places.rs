@@ -14,6 +14,8 @@ pub(crate) struct Places<'g> {
     outputs: BTreeSet<&'g str>,
     constants: HashMap<&'g str, &'g TensorProto>,
     shapes: HashMap<&'g str, &'g [DimensionProto]>,
+    #[cfg(feature = "ort")]
+    elements: HashMap<&'g str, i32>,
 }
 
 impl<'g> Places<'g> {
@@ -30,8 +32,8 @@ impl<'g> Places<'g> {
             let inputs = node.input.iter().filter(|input| !input.is_empty());
             inputs.for_each(|input| readers.entry(input.as_str()).or_default().push(index));
         }
-        let said = graph.input.iter().chain(&graph.output).chain(&graph.value_info);
-        let shapes = said.filter_map(|value| {
+        let said = || graph.input.iter().chain(&graph.output).chain(&graph.value_info);
+        let shapes = said().filter_map(|value| {
             let shape = value.r#type.as_ref()?.tensor_type.as_ref()?.shape.as_ref()?;
             Some((value.name.as_str(), shape.dim.as_slice()))
         });
@@ -46,6 +48,10 @@ impl<'g> Places<'g> {
                 .map(|tensor| (tensor.name.as_str(), tensor))
                 .collect(),
             shapes: shapes.collect(),
+            #[cfg(feature = "ort")]
+            elements: said()
+                .filter_map(|value| Some((value.name.as_str(), element_type(value)?)))
+                .collect(),
         }
     }
 
@@ -122,6 +128,12 @@ impl<'g> Places<'g> {
     /// The sizes of a tensor, if they are known.
     pub(crate) fn shape(&self, tensor: &str) -> Option<&'g [DimensionProto]> {
         self.shapes.get(tensor).copied()
+    }
+
+    /// Whether the tensor is known to have elements of this type.
+    #[cfg(feature = "ort")]
+    pub(crate) fn has_elements(&self, tensor: &str, kind: DataType) -> bool {
+        self.elements.get(tensor) == Some(&(kind as i32))
     }
 
     /// Whether the tensor is known to have this number of axes.

@@ -66,7 +66,7 @@ pub(crate) fn substitute(
     threads: usize,
     half_memory: bool,
 ) -> Option<Substituted> {
-    if !model.metadata_props.iter().any(|entry| [&entry.key, &entry.value] == SHARED_CACHE) {
+    if !has_shared_caches(&model) {
         return None;
     }
     let graph = model.graph.as_mut()?;
@@ -104,6 +104,11 @@ pub(crate) fn substitute(
     *graph = compiled;
     model.opset_import.push(OperatorSetIdProto { domain: DOMAIN.into(), version: 1 });
     Some(Substituted { model, programs, own_lengths, prefill, n_inputs })
+}
+
+/// Whether a file is of the layout for ONNX Runtime only.
+pub(crate) fn has_shared_caches(model: &ModelProto) -> bool {
+    model.metadata_props.iter().any(|entry| [&entry.key, &entry.value] == SHARED_CACHE)
 }
 
 /// Replaces attention to memory by one node of the operation [`MEMORY`] each.
@@ -211,15 +216,18 @@ fn typed_bytes(places: &Places<'_>, node: &NodeProto) -> Option<ValueInfoProto> 
 }
 
 /// A custom node, and the nodes that it replaces.
-struct Found {
-    node: NodeProto,
+pub(crate) struct Found {
+    pub(crate) node: NodeProto,
     /// Its position: after its inputs, before its readers.
-    at: usize,
-    replaced: Vec<usize>,
+    pub(crate) at: usize,
+    pub(crate) replaced: Vec<usize>,
 }
 
 /// Replaces what `look` finds at each node in turn; returns the number of replacements.
-fn replace(graph: &mut GraphProto, look: impl Fn(&Places<'_>, usize) -> Option<Found>) -> usize {
+pub(crate) fn replace(
+    graph: &mut GraphProto,
+    look: impl Fn(&Places<'_>, usize) -> Option<Found>,
+) -> usize {
     let (mut replaced, mut made, mut n_found) = (BTreeSet::new(), BTreeMap::new(), 0);
     let places = Places::new(graph);
     for index in 0..places.graph.node.len() {
@@ -255,7 +263,7 @@ pub(crate) fn prune(graph: &mut GraphProto) {
 }
 
 /// A node with a custom operator.
-fn own(
+pub(crate) fn own(
     operator: &str,
     input: Vec<String>,
     output: Vec<String>,

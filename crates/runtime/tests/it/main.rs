@@ -2,6 +2,7 @@
 
 mod cuda;
 mod example;
+mod gradients;
 mod library;
 mod running;
 mod together;

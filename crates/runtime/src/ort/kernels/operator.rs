@@ -15,11 +15,11 @@ use std::ffi::{CStr, CString, c_int, c_void};
 use std::marker::PhantomData;
 use std::ptr;
 
-/// The operator's name in nodes, [`PROGRAM`](crate::program::PROGRAM).
-const NAME: &CStr = c"Program";
-
 /// The kernel of a node, with any number of inputs and outputs of any type.
 pub(super) trait Operator: Sized + Send + Sync + 'static {
+    /// The operator's name in nodes.
+    const NAME: &CStr;
+
     /// Creates the kernel of a node.
     fn new(attributes: &Attributes<'_>) -> Result<Self>;
 
@@ -34,6 +34,29 @@ pub(super) struct Attributes<'i> {
 }
 
 impl Attributes<'_> {
+    /// An integer that the node must have.
+    pub(super) fn named(&self, name: &str) -> Result<i64> {
+        let missing = || Error::new(format!("expected an attribute {name}, found none"));
+        self.integer(&CString::new(name)?).ok_or_else(missing)
+    }
+
+    /// Numbers of inputs and outputs.
+    pub(super) fn counts(&self) -> Result<[usize; 2]> {
+        let [mut inputs, mut outputs] = [0; 2];
+        // SAFETY: as in `integer`.
+        let statuses = unsafe {
+            [
+                (::ort::api().KernelInfo_GetInputCount)(self.info, &raw mut inputs),
+                (::ort::api().KernelInfo_GetOutputCount)(self.info, &raw mut outputs),
+            ]
+        };
+        for status in statuses {
+            // SAFETY: the status comes from the call.
+            unsafe { Error::result_from_status(status) }?;
+        }
+        Ok([inputs, outputs])
+    }
+
     pub(super) fn integer(&self, name: &CStr) -> Option<i64> {
         let mut value = 0;
         // SAFETY: the library lends `info` while a kernel is created, and writes the value.
@@ -62,7 +85,7 @@ fn table<O: Operator>() -> &'static OrtCustomOp {
         &OrtCustomOp {
             version: ORT_API_VERSION,
             CreateKernel: None,
-            GetName: Some(name),
+            GetName: Some(name::<O>),
             GetExecutionProviderType: Some(provider),
             GetInputType: Some(any_type),
             GetInputTypeCount: Some(one),
@@ -90,8 +113,8 @@ fn table<O: Operator>() -> &'static OrtCustomOp {
     }
 }
 
-unsafe extern "system" fn name(_: *const OrtCustomOp) -> *const std::ffi::c_char {
-    NAME.as_ptr()
+unsafe extern "system" fn name<O: Operator>(_: *const OrtCustomOp) -> *const std::ffi::c_char {
+    O::NAME.as_ptr()
 }
 
 /// The CPU's provider.
@@ -185,6 +208,8 @@ mod tests {
     struct Meeting(Barrier);
 
     impl Operator for Meeting {
+        const NAME: &CStr = c"Meeting";
+
         fn new(_: &Attributes<'_>) -> Result<Self> {
             Ok(Self(Barrier::new(THREADS)))
         }

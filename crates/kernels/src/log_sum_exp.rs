@@ -1,0 +1,368 @@
+//! Logarithms of the sums of exponentials of an output layer, and their gradients, without all of
+//! its logits in memory.
+//!
+//! `l_i = ln Σ_v exp(x_iv)`, `x = H Wᵀ + b`, and the gradients of `Σ_i g_i l_i`:
+//! `P = g exp(x - l)`, `dH = P W`, `dW = Pᵀ H`, `db` the sums of the columns of `P`.
+//!
+//! `H: [n, width]`, `W: [vocab, width]`, `b: [vocab]`, `g, l: [n]`. Logits are computed twice, some
+//! rows and columns at a time, as keys' scores in FlashAttention (Dao et al. 2022, section 3.1): in
+//! training they and their gradients are most of the memory of a small model.
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod tiles;
+
+use crate::best::{largest, sum_of_exponentials};
+use crate::exponential::exponential;
+use crate::matrices::Matrix;
+use crate::parallel::{Parallel, Shared, by_parts};
+use pulp::{Arch, Simd, WithSimd};
+use std::ops::Range;
+
+/// Rows and columns of the logits that are computed at once.
+const ROWS: usize = 256;
+const COLUMNS: usize = 1024;
+
+/// An output layer and the rows that it reads.
+#[derive(Clone, Copy, Debug)]
+pub struct LogSumExp<'a> {
+    /// `H`
+    pub hidden: &'a [f32],
+    /// `W`
+    pub weight: &'a [f32],
+    /// `b`, or 0.
+    pub bias: Option<&'a [f32]>,
+    /// Width of the rows of `H` and `W`.
+    pub width: usize,
+}
+
+/// The softmax of the logits times a factor for each row.
+#[derive(Clone, Copy, Debug)]
+pub struct Softmax<'a> {
+    /// `l`
+    pub logarithms: &'a [f32],
+    /// `g`
+    pub factors: &'a [f32],
+}
+
+/// Where gradients are written.
+#[derive(Debug)]
+pub struct Gradients<'a> {
+    /// `dH`
+    pub hidden: &'a mut [f32],
+    /// `dW`
+    pub weight: &'a mut [f32],
+    /// `db`, if it is wanted.
+    pub bias: Option<&'a mut [f32]>,
+}
+
+impl LogSumExp<'_> {
+    /// Computes the logarithms `l`.
+    ///
+    /// # Panics
+    /// If a length does not match its sizes.
+    pub fn logarithms(&self, to: &mut [f32], threads: &dyn Parallel) {
+        let [n, vocab] = self.sizes();
+        assert_eq!(to.len(), n, "[n]");
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if tiles::fit(self) {
+            return tiles::logarithms(self, to, threads);
+        }
+        let mut room = vec![0.0; n.min(ROWS) * vocab.min(COLUMNS)];
+        let mut all = vec![Running::default(); n];
+        for columns in blocks(vocab, COLUMNS) {
+            for rows in blocks(n, ROWS) {
+                let logits = self.logits(rows.clone(), columns.clone(), &mut room, threads);
+                let all = Shared::new(&mut all[rows]);
+                each_row(logits, columns.len(), threads, |row, logits| {
+                    // SAFETY: each thread has its own rows.
+                    let row = unsafe { all.part(row, 1) };
+                    row[0].add(logits);
+                });
+            }
+        }
+        to.iter_mut().zip(&all).for_each(|(to, row)| *to = row.logarithm());
+    }
+
+    /// Computes the gradients.
+    ///
+    /// # Panics
+    /// If a length does not match its sizes.
+    pub fn differentiate(&self, of: Softmax<'_>, to: Gradients<'_>, threads: &dyn Parallel) {
+        let [n, vocab] = self.sizes();
+        assert_eq!([of.logarithms.len(), of.factors.len()], [n; 2], "[n]");
+        assert_eq!(
+            [to.hidden.len(), to.weight.len()],
+            [self.hidden.len(), self.weight.len()],
+            "[n, width] and [vocab, width]"
+        );
+        assert!(to.bias.as_ref().is_none_or(|bias| bias.len() == vocab), "[vocab]");
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if tiles::fit(self) {
+            return tiles::differentiate(self, of, to, threads);
+        }
+        let mut room = vec![0.0; n.min(ROWS) * vocab.min(COLUMNS)];
+        let Gradients { hidden: to_hidden, weight: to_weight, bias: mut to_bias } = to;
+        to_hidden.fill(0.0);
+        to_weight.fill(0.0);
+        let mut part = Vec::new();
+        for columns in blocks(vocab, COLUMNS) {
+            let some = columns.start * self.width..columns.end * self.width;
+            let (weight, to_weight) = (&self.weight[some.clone()], &mut to_weight[some]);
+            for rows in blocks(n, ROWS) {
+                let probabilities = self.logits(rows.clone(), columns.clone(), &mut room, threads);
+                each_row(probabilities, columns.len(), threads, |row, logits| {
+                    of.replace(rows.start + row, logits);
+                });
+                if let Some(bias) = &mut to_bias {
+                    add_rows(probabilities, &mut bias[columns.clone()], rows.start == 0);
+                }
+                let probabilities = Matrix::new(probabilities, [rows.len(), columns.len()]);
+                let mut add = |left: Matrix<'_>, right: Matrix<'_>, to: &mut [f32]| {
+                    part.resize(to.len(), 0.0);
+                    left.multiply(right, None, &mut part, threads);
+                    to.iter_mut().zip(&part).for_each(|(to, part)| *to += part);
+                };
+                let some = rows.start * self.width..rows.end * self.width;
+                let hidden = Matrix::new(&self.hidden[some.clone()], [rows.len(), self.width]);
+                let weight = Matrix::new(weight, [columns.len(), self.width]);
+                add(probabilities, weight, &mut to_hidden[some]);
+                add(probabilities.transposed(), hidden, to_weight);
+            }
+        }
+    }
+
+    /// Numbers of rows and of logits of a row.
+    ///
+    /// # Panics
+    /// If a length does not match the width.
+    fn sizes(&self) -> [usize; 2] {
+        let sizes = [self.hidden, self.weight].map(|rows| rows.len() / self.width.max(1));
+        let lengths = [self.hidden.len(), self.weight.len()];
+        assert_eq!(sizes.map(|n| n * self.width), lengths, "[n, width] and [vocab, width]");
+        assert!(self.bias.is_none_or(|bias| bias.len() == sizes[1]), "[vocab]");
+        sizes
+    }
+
+    fn logits<'r>(
+        &self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        room: &'r mut [f32],
+        threads: &dyn Parallel,
+    ) -> &'r mut [f32] {
+        let (sizes, width) = ([rows.len(), columns.len()], self.width);
+        let to = &mut room[..sizes[0] * sizes[1]];
+        let hidden = &self.hidden[rows.start * width..rows.end * width];
+        let weight = &self.weight[columns.start * width..columns.end * width];
+        let bias = self.bias.map(|bias| &bias[columns]);
+        let weight = Matrix::new(weight, [sizes[1], width]).transposed();
+        Matrix::new(hidden, [sizes[0], width]).multiply(weight, bias, to, threads);
+        to
+    }
+}
+
+/// Parts of `0..n` of at most `step`.
+fn blocks(n: usize, step: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..n).step_by(step).map(move |start| start..n.min(start + step))
+}
+
+/// Calls `work` with each row of `numbers` and its place.
+fn each_row(
+    numbers: &mut [f32],
+    width: usize,
+    threads: &dyn Parallel,
+    work: impl Fn(usize, &mut [f32]) + Sync,
+) {
+    let (n, len) = (numbers.len() / width, numbers.len());
+    let numbers = Shared::new(numbers);
+    by_parts(threads, n, len, |rows| {
+        for row in rows {
+            // SAFETY: each thread has its own rows.
+            work(row, unsafe { numbers.part(row * width, width) });
+        }
+    });
+}
+
+/// Adds the rows of `numbers` to `sums`, which are 0 before the `first`.
+fn add_rows(numbers: &[f32], sums: &mut [f32], is_first: bool) {
+    if is_first {
+        sums.fill(0.0);
+    }
+    for row in numbers.chunks_exact(sums.len().max(1)) {
+        sums.iter_mut().zip(row).for_each(|(sum, number)| *sum += number);
+    }
+}
+
+/// The sum of the exponentials of the logits so far.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    largest: f32,
+    /// Of the exponentials of the differences to the largest.
+    sum: f64,
+}
+
+impl Default for Running {
+    fn default() -> Self {
+        Self { largest: f32::NEG_INFINITY, sum: 0.0 }
+    }
+}
+
+impl Running {
+    fn add(&mut self, logits: &[f32]) {
+        let largest = largest(logits);
+        let sum = f64::from(sum_of_exponentials(logits, 1.0, largest));
+        self.merge(Self { largest, sum });
+    }
+
+    fn merge(&mut self, other: Self) {
+        let [mut more, less] =
+            if other.largest > self.largest { [other, *self] } else { [*self, other] };
+        if less.sum > 0.0 {
+            more.sum += less.sum * f64::from(less.largest - more.largest).exp();
+        }
+        // A logit that is NaN makes the sum NaN.
+        if other.largest.is_nan() {
+            more = other;
+        }
+        *self = more;
+    }
+
+    fn logarithm(&self) -> f32 {
+        (f64::from(self.largest) + self.sum.ln()) as f32
+    }
+}
+
+impl Softmax<'_> {
+    /// Replaces logits of a row by `g exp(x - l)`.
+    fn replace(&self, row: usize, logits: &mut [f32]) {
+        let (logarithm, factor) = (self.logarithms[row], self.factors[row]);
+        Arch::new().dispatch(ScaledSoftmax { logits, logarithm, factor });
+    }
+}
+
+struct ScaledSoftmax<'a> {
+    logits: &'a mut [f32],
+    logarithm: f32,
+    factor: f32,
+}
+
+impl WithSimd for ScaledSoftmax<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        /// Below, products and parts of the result may be subnormal, which takes many times as long.
+        const LEAST: f32 = -60.0;
+        let Self { logits, logarithm, factor } = self;
+        for logit in logits {
+            *logit = factor * exponential::<false, 6>((*logit - logarithm).clamp(LEAST, 0.0));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parallel::Serial;
+    use crate::testing::numbers;
+
+    /// Several threads, which compute one after the other.
+    struct Threads;
+
+    impl Parallel for Threads {
+        fn each(&self, n: usize, work: &(dyn Fn(usize) + Sync)) {
+            (0..n).rev().for_each(work);
+        }
+
+        fn threads(&self) -> usize {
+            3
+        }
+    }
+
+    #[test]
+    fn gradients_are_as_in_f64() {
+        for (n, width, vocab) in [(3, 5, 7), (40, 33, 70), (300, 40, 1_100), (33, 64, 2_500)] {
+            let scaled = |n, seed, scale: f32| -> Vec<f32> {
+                numbers(n, seed).into_iter().map(|number| number * scale).collect()
+            };
+            let (hidden, weight) = (scaled(n * width, 1, 0.5), scaled(vocab * width, 2, 1.0));
+            let (bias, mut factors) = (scaled(vocab, 3, 1.0), numbers(n, 4));
+            factors[n / 2] = 0.0;
+            for (bias, threads) in [
+                (None, &Serial as &dyn Parallel),
+                (Some(&*bias), &Serial),
+                (Some(&*bias), &Threads),
+            ] {
+                let given = LogSumExp { hidden: &hidden, weight: &weight, bias, width };
+                let exact = exact(&given, &factors);
+                let nan = |n: usize| vec![f32::NAN; n];
+                let mut found = [nan(n), nan(n * width), nan(vocab * width), nan(vocab)];
+                let [logarithms, to_hidden, to_weight, to_bias] = &mut found;
+                given.logarithms(logarithms, threads);
+                let of = Softmax { logarithms, factors: &factors };
+                let to = Gradients {
+                    hidden: to_hidden,
+                    weight: to_weight,
+                    bias: bias.map(|_| &mut **to_bias),
+                };
+                given.differentiate(of, to, threads);
+                let n_found = 3 + usize::from(bias.is_some());
+                for (name, (found, exact)) in
+                    ["l", "dH", "dW", "db"].iter().zip(found.iter().zip(&exact)).take(n_found)
+                {
+                    let norm = |number: &dyn Fn(usize) -> f64| {
+                        (0..found.len()).map(|place| number(place).powi(2)).sum::<f64>().sqrt()
+                    };
+                    let error = norm(&|place| f64::from(found[place]) - exact[place].sum)
+                        / norm(&|place| exact[place].size);
+                    assert!(error < 1e-6, "{n} {width} {vocab}: {name} differs by {error:e}");
+                }
+            }
+        }
+    }
+
+    /// A sum, and that of the magnitudes.
+    #[derive(Clone, Copy, Default)]
+    struct Sum {
+        sum: f64,
+        size: f64,
+    }
+
+    impl std::ops::AddAssign<f64> for Sum {
+        fn add_assign(&mut self, number: f64) {
+            self.sum += number;
+            self.size += number.abs();
+        }
+    }
+
+    /// `l, dH, dW, db`
+    fn exact(given: &LogSumExp<'_>, factors: &[f32]) -> [Vec<Sum>; 4] {
+        let ([n, vocab], width) = (given.sizes(), given.width);
+        let zeros = |n| vec![Sum::default(); n];
+        let [mut logarithms, mut bias] = [zeros(n), zeros(vocab)];
+        let [mut hidden, mut weight] = [zeros(n * width), zeros(vocab * width)];
+        let number = |numbers: &[f32], place: usize| f64::from(numbers[place]);
+        for (row, to_logarithm) in logarithms.iter_mut().enumerate() {
+            let logit = |column: usize| {
+                let products = (0..width).map(|input| {
+                    number(given.hidden, row * width + input)
+                        * number(given.weight, column * width + input)
+                });
+                products.sum::<f64>() + given.bias.map_or(0.0, |bias| number(bias, column))
+            };
+            let logits: Vec<f64> = (0..vocab).map(logit).collect();
+            let logarithm = logits.iter().map(|logit| logit.exp()).sum::<f64>().ln();
+            *to_logarithm += logarithm;
+            for (column, logit) in logits.iter().enumerate() {
+                let share = number(factors, row) * (logit - logarithm).exp();
+                bias[column] += share;
+                for input in 0..width {
+                    let [place, of_weight] = [row, column].map(|line| line * width + input);
+                    hidden[place] += share * number(given.weight, of_weight);
+                    weight[of_weight] += share * number(given.hidden, place);
+                }
+            }
+        }
+        [logarithms, hidden, weight, bias]
+    }
+}

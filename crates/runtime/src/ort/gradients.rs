@@ -1,0 +1,254 @@
+//! Operators of our own in graphs of losses and gradients.
+//!
+//! - Products of matrices that are not constant. ONNX Runtime packs the weights of a product when a
+//!   session is created, but in training they are inputs.
+//! - `ln Σ exp(H Wᵀ + b)` and its gradients, which keep no logits in memory.
+
+use crate::program::{
+    DOMAIN, Found, Places, Substituted, attribute, integer, other, own, prune, replace,
+};
+use cognate_export::proto::{DataType, ModelProto, NodeProto, OperatorSetIdProto};
+
+/// `out = A B + bias` of two matrices, which the attributes [`TRANSPOSED`] transpose, with an
+/// optional bias `[columns]`.
+pub(super) const PRODUCT: &str = "Product";
+pub(super) const TRANSPOSED: [&str; 2] = ["transA", "transB"];
+/// Inputs: `H: [n, width]`, `W: [vocab, width]` and optionally `b: [vocab]`. Output: `[n, 1]`.
+pub(super) const LOG_SUM_EXP: &str = "LogSumExp";
+/// Inputs: the output of [`LOG_SUM_EXP`], its gradient `[n, 1]`, and its inputs. Outputs: the
+/// gradients of `H`, of `W` and, if it is named, of `b`, `[1, vocab]`.
+pub(super) const LOG_SUM_EXP_GRADIENT: &str = "LogSumExpGradient";
+/// The attribute of all of them.
+pub(super) const THREADS: &str = "threads";
+
+/// The graph with our operators; `None` if none applies.
+pub(super) fn substitute(mut model: ModelProto, threads: usize) -> Option<Substituted> {
+    let graph = model.graph.as_mut()?;
+    let n_found = replace(graph, gradient_of_log_sum_exp)
+        + replace(graph, log_sum_exp)
+        + replace(graph, product);
+    if n_found == 0 {
+        return None;
+    }
+    prune(graph);
+    for node in graph.node.iter_mut().filter(|node| node.domain == DOMAIN) {
+        node.attribute.push(integer(THREADS, threads as i64));
+    }
+    model.opset_import.push(OperatorSetIdProto { domain: DOMAIN.into(), version: 1 });
+    let (own_lengths, prefill) = (false, false);
+    Some(Substituted { model, programs: Vec::new(), own_lengths, prefill, n_inputs: 0 })
+}
+
+/// A product of two matrices of f32 that are not constant.
+fn product(places: &Places<'_>, index: usize) -> Option<Found> {
+    let node = gemm(places, index)?;
+    if node.input[..2].iter().any(|operand| places.constant(operand).is_some()) {
+        return None;
+    }
+    let transposed = TRANSPOSED.map(|name| integer(name, i64::from(transposes(node, name))));
+    let (input, output) = (node.input.clone(), node.output.clone());
+    let node = own(PRODUCT, input, output, &node.name, transposed.into());
+    Some(Found { node, at: index, replaced: vec![index] })
+}
+
+/// The node, if it is the product of two matrices of f32, with a bias `[columns]` or none.
+fn gemm<'g>(places: &Places<'g>, index: usize) -> Option<&'g NodeProto> {
+    let node = places.node(index, "Gemm")?;
+    let is_one = |name| attribute(node, name).is_none_or(|factor| factor.f == Some(1.0));
+    let has_one_axis = |bias: &String| {
+        bias.is_empty()
+            || places.has_axes(bias, 1)
+            || places.constant(bias).is_some_and(|bias| bias.dims.len() == 1)
+    };
+    let is_found = places.has_elements(&node.output[0], DataType::Float)
+        && ["alpha", "beta"].into_iter().all(is_one)
+        && node.input.get(2).is_none_or(has_one_axis);
+    is_found.then_some(node)
+}
+
+fn transposes(node: &NodeProto, name: &str) -> bool {
+    attribute(node, name).is_some_and(|attribute| attribute.i == Some(1))
+}
+
+/// Whether a node reduces rows, to `[n, 1]`, or columns, to `[1, n]`.
+fn reduces(places: &Places<'_>, node: &NodeProto, axes: &[i64]) -> bool {
+    let axis = node.input.get(1).and_then(|axis| places.integer(axis));
+    axis.is_some_and(|axis| axes.contains(&axis))
+        && attribute(node, "keepdims").is_none_or(|keepdims| keepdims.i == Some(1))
+}
+
+const ROWS: [i64; 2] = [-1, 1];
+
+/// The logits of `ln Σ exp(logits)`.
+struct Logits<'g> {
+    /// The layer, `H Wᵀ + b`.
+    layer: &'g NodeProto,
+    result: &'g str,
+    exponentials: &'g str,
+    /// From the layer to the result.
+    nodes: Vec<usize>,
+}
+
+impl<'g> Logits<'g> {
+    /// By the index of the node of the exponentials.
+    fn of(places: &Places<'g>, index: usize) -> Option<Self> {
+        let exponentials = places.node(index, "Exp")?;
+        let (of_difference, difference) = places.giver(&exponentials.input[0], "Sub")?;
+        let [logits, largest] = difference.input.as_slice() else { return None };
+        let (of_largest, of_rows) = places.giver(largest, "ReduceMax")?;
+        let of_layer = places.source(logits)?;
+        let layer = gemm(places, of_layer)?;
+        let is_layer = !transposes(layer, TRANSPOSED[0]) && transposes(layer, TRANSPOSED[1]);
+        let is_max = of_rows.input[0] == *logits && reduces(places, of_rows, &ROWS);
+        let exponentials = exponentials.output[0].as_str();
+        let found = places.readers(exponentials).iter().find_map(|&of_sum| {
+            let sum = places.node(of_sum, "ReduceSum").filter(|sum| reduces(places, sum, &ROWS))?;
+            let of_logarithm = places.only_reader(&sum.output[0], "Log")?.0;
+            let logarithm = &places.graph.node[of_logarithm].output[0];
+            let (of_result, result) = places.only_reader(logarithm, "Add")?;
+            (other(result, logarithm)? == largest)
+                .then(|| (vec![of_sum, of_logarithm, of_result], result.output[0].as_str()))
+        });
+        let (mut nodes, result) = found.filter(|_| is_layer && is_max)?;
+        nodes.extend([of_layer, of_largest, of_difference, index]);
+        Some(Self { layer, result, exponentials, nodes })
+    }
+}
+
+/// [`LOG_SUM_EXP`] in place of a layer, the largest of its logits, exponentials, sum and logarithm,
+/// which nothing else reads.
+fn log_sum_exp(places: &Places<'_>, index: usize) -> Option<Found> {
+    let Logits { layer, result, nodes, .. } = Logits::of(places, index)?;
+    let is_read = |&node: &usize| {
+        let output = places.graph.node[node].output[0].as_str();
+        output != result
+            && (places.is_output(output)
+                || places.readers(output).iter().any(|reader| !nodes.contains(reader)))
+    };
+    if nodes.iter().any(is_read) {
+        return None;
+    }
+    let (input, output) = (layer.input.clone(), vec![result.to_owned()]);
+    let node = own(LOG_SUM_EXP, input, output, &layer.name, Vec::new());
+    Some(Found { node, at: index, replaced: nodes })
+}
+
+/// [`LOG_SUM_EXP_GRADIENT`] in place of the softmax times the gradient, at `index`, its products
+/// with the operands of the layer, and the sums of its columns.
+fn gradient_of_log_sum_exp(places: &Places<'_>, index: usize) -> Option<Found> {
+    let product = places.node(index, "Mul")?;
+    let (of_exponentials, _) = product.input.iter().find_map(|input| places.giver(input, "Exp"))?;
+    let Logits { layer, result, exponentials, .. } = Logits::of(places, of_exponentials)?;
+    let (of_quotient, quotient) = places.giver(other(product, exponentials)?, "Div")?;
+    let [gradient, sum] = quotient.input.as_slice() else { return None };
+    let (of_sum, sum) = places.giver(sum, "ReduceSum")?;
+    if sum.input[0] != exponentials
+        || !reduces(places, sum, &ROWS)
+        || places.is_output(&product.output[0])
+        || [&quotient.output[0], &product.output[0]]
+            .into_iter()
+            .zip([1, 3])
+            .any(|(output, most)| places.readers(output).len() > most)
+    {
+        return None;
+    }
+    let [hidden, weight, bias @ ..] = layer.input.as_slice() else { return None };
+    let (mut outputs, mut replaced) = (vec![String::new(); 3], vec![index, of_quotient]);
+    if places.readers(&sum.output[0]).len() == 1 {
+        replaced.push(of_sum);
+    }
+    for &reader in places.readers(&product.output[0]) {
+        let node = &places.graph.node[reader];
+        let place = match gemm(places, reader).map(|node| (node, node.input.as_slice())) {
+            Some((node, [_, right])) if !transposes(node, TRANSPOSED[1]) => {
+                match transposes(node, TRANSPOSED[0]) {
+                    false if right == weight => 0,
+                    true if right == hidden => 1,
+                    _ => return None,
+                }
+            }
+            None if node.op_type == "ReduceSum" && reduces(places, node, &[0]) => 2,
+            _ => return None,
+        };
+        let output = std::mem::replace(&mut outputs[place], node.output[0].clone());
+        if !output.is_empty() {
+            return None;
+        }
+        replaced.push(reader);
+    }
+    if outputs[..2].contains(&String::new()) {
+        return None;
+    }
+    if outputs[2].is_empty() {
+        outputs.pop();
+    }
+    let mut input = vec![result.to_owned(), gradient.clone(), hidden.clone(), weight.clone()];
+    input.extend_from_slice(bias);
+    let node = own(LOG_SUM_EXP_GRADIENT, input, outputs, &product.name, Vec::new());
+    Some(Found { node, at: index, replaced })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "as in the folders of tests")]
+mod tests {
+    use super::*;
+    use cognate_export::{Existing, Export, Metadata, write_folder};
+    use cognate_graph::{Builder, DType, Dim, Program, Shape, Weights};
+    use cognate_passes::gradient::gradient;
+    use insta::assert_snapshot;
+
+    /// The custom operators of the gradients of `Σ ln Σ exp(x Wᵀ + b)`, and some standard ones.
+    fn operators(wanted: &[&str], reads_logits: bool) -> String {
+        let builder = Builder::new("loss");
+        let input = |name: &str, shape: Shape| builder.input(name, DType::F32, shape);
+        let x = input("x", Shape::from([Dim::symbol("rows"), 4.into()]));
+        let weight = input("W", Shape::from([9, 4].as_slice()));
+        let logits = x.linear(weight, Some(input("b", Shape::from([9].as_slice()))));
+        let sums = logits.log_sum_exp();
+        let losses = if reads_logits { sums + logits } else { sums };
+        builder.output("loss", losses.sum(&[0, 1]).reshape(Shape::default()));
+        let graph = builder.finish().unwrap();
+        let graph =
+            if wanted.is_empty() { graph } else { gradient(&graph, "loss", wanted).unwrap() };
+        let program = Program::new(graph, Weights::default()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let graphs = [("0.onnx", &program)];
+        let metadata = Metadata::default();
+        let export = Export::new(&graphs, "weights.onnx_data", &metadata);
+        let path = folder.path().join("graphs");
+        write_folder(&path, &export, &[], Existing::Refuse).unwrap();
+        let model = cognate_export::read_model(&path.join("0.onnx")).unwrap();
+        let Some(found) = substitute(model, 1) else { return "none".into() };
+        let nodes = found.model.graph.unwrap().node.into_iter();
+        let nodes: Vec<String> = nodes
+            .filter(|node| node.domain == DOMAIN || ["Exp", "Gemm"].contains(&&*node.op_type))
+            .map(|node| format!("{} {} -> {}", node.op_type, node.input.len(), node.output.len()))
+            .collect();
+        nodes.join("\n")
+    }
+
+    #[test]
+    fn logits_that_only_their_sum_reads_are_not_written() {
+        assert_snapshot!(operators(&[], false), @"LogSumExp 3 -> 1");
+        assert_snapshot!(operators(&["x", "W"], false), @r"
+        LogSumExp 3 -> 1
+        LogSumExpGradient 5 -> 2
+        ");
+        assert_snapshot!(operators(&["x", "W", "b"], false), @r"
+        LogSumExp 3 -> 1
+        LogSumExpGradient 5 -> 3
+        ");
+        // Of one operand alone, and of logits that something else reads.
+        assert_snapshot!(operators(&["x"], false), @r"
+        Product 3 -> 1
+        Exp 1 -> 1
+        Product 2 -> 1
+        ");
+        assert_snapshot!(operators(&["x", "W"], true), @r"
+        Product 3 -> 1
+        Exp 1 -> 1
+        Product 2 -> 1
+        Product 2 -> 1
+        ");
+    }
+}

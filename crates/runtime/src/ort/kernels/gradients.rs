@@ -1,0 +1,152 @@
+//! The operators of [`gradients`](crate::ort::gradients).
+
+use super::context::Context;
+use super::operator::{Attributes, Operator};
+use crate::ort::gradients::{THREADS, TRANSPOSED};
+use crate::program::{self, Tensors};
+use ::ort::sys::OrtKernelContext;
+use ::ort::{Error, Result};
+use cognate_kernels::{Gradients, Matrix, Softmax};
+use std::ffi::CStr;
+
+/// [`PRODUCT`](crate::ort::gradients::PRODUCT)
+pub(super) struct Product {
+    transposed: [bool; 2],
+    node: Node,
+}
+
+/// [`LOG_SUM_EXP`](crate::ort::gradients::LOG_SUM_EXP)
+pub(super) struct LogSumExp(Node);
+
+/// [`LOG_SUM_EXP_GRADIENT`](crate::ort::gradients::LOG_SUM_EXP_GRADIENT)
+pub(super) struct LogSumExpGradient(Node);
+
+/// What every node has.
+struct Node {
+    inputs: usize,
+    outputs: usize,
+    threads: usize,
+}
+
+impl Node {
+    fn new(attributes: &Attributes<'_>) -> Result<Self> {
+        let [inputs, outputs] = attributes.counts()?;
+        let threads = usize::try_from(attributes.named(THREADS)?).unwrap_or(1);
+        Ok(Self { inputs, outputs, threads })
+    }
+
+    fn run(
+        &self,
+        context: *mut OrtKernelContext,
+        compute: impl FnOnce(&Context<'_>) -> program::Result<()>,
+    ) -> Result<()> {
+        // SAFETY: the context is that of this call and lives as long.
+        let tensors = unsafe { Context::new(context, &[], self.threads) };
+        compute(&tensors).map_err(Error::new)
+    }
+}
+
+impl Operator for Product {
+    const NAME: &CStr = c"Product";
+
+    fn new(attributes: &Attributes<'_>) -> Result<Self> {
+        let [left, right] = TRANSPOSED.map(|name| attributes.named(name));
+        Ok(Self { transposed: [left? == 1, right? == 1], node: Node::new(attributes)? })
+    }
+
+    fn compute(&self, context: *mut OrtKernelContext) -> Result<()> {
+        self.node.run(context, |tensors| {
+            let matrix = |input: usize| {
+                let (sizes, numbers) = matrix(tensors, input)?;
+                let matrix = Matrix::new(numbers, sizes);
+                Ok::<_, String>(if self.transposed[input] { matrix.transposed() } else { matrix })
+            };
+            let (left, right) = (matrix(0)?, matrix(1)?);
+            let ([rows, inputs], [height, columns]) = (left.sizes(), right.sizes());
+            same("inputs of a product", inputs, height)?;
+            let bias = vector(tensors, (self.node.inputs > 2).then_some(2), columns)?;
+            let out = tensors.new_floats(0, &[rows, columns])?;
+            left.multiply(right, bias, out, tensors);
+            Ok(())
+        })
+    }
+}
+
+impl Operator for LogSumExp {
+    const NAME: &CStr = c"LogSumExp";
+
+    fn new(attributes: &Attributes<'_>) -> Result<Self> {
+        Node::new(attributes).map(Self)
+    }
+
+    fn compute(&self, context: *mut OrtKernelContext) -> Result<()> {
+        self.0.run(context, |tensors| {
+            let ([n, _], layer) = layer(tensors, 0, self.0.inputs)?;
+            layer.logarithms(tensors.new_floats(0, &[n, 1])?, tensors);
+            Ok(())
+        })
+    }
+}
+
+impl Operator for LogSumExpGradient {
+    const NAME: &CStr = c"LogSumExpGradient";
+
+    fn new(attributes: &Attributes<'_>) -> Result<Self> {
+        Node::new(attributes).map(Self)
+    }
+
+    fn compute(&self, context: *mut OrtKernelContext) -> Result<()> {
+        self.0.run(context, |tensors| {
+            let ([n, vocab], layer) = layer(tensors, 2, self.0.inputs)?;
+            let [(_, logarithms), (_, factors)] = [tensors.floats(0)?, tensors.floats(1)?];
+            same("logarithms", n, logarithms.len())?;
+            same("gradients of logarithms", n, factors.len())?;
+            let of_bias = (self.0.outputs > 2).then(|| tensors.new_floats(2, &[1, vocab]));
+            let to = Gradients {
+                hidden: tensors.new_floats(0, &[n, layer.width])?,
+                weight: tensors.new_floats(1, &[vocab, layer.width])?,
+                bias: of_bias.transpose()?,
+            };
+            layer.differentiate(Softmax { logarithms, factors }, to, tensors);
+            Ok(())
+        })
+    }
+}
+
+/// The layer whose operands are the inputs from `first` on, with its numbers of rows and columns.
+fn layer<'c>(
+    tensors: &Context<'c>,
+    first: usize,
+    n_inputs: usize,
+) -> program::Result<([usize; 2], cognate_kernels::LogSumExp<'c>)> {
+    let ([n, width], hidden) = matrix(tensors, first)?;
+    let ([vocab, inputs], weight) = matrix(tensors, first + 1)?;
+    same("inputs of a layer", width, inputs)?;
+    let bias = vector(tensors, (n_inputs > first + 2).then_some(first + 2), vocab)?;
+    Ok(([n, vocab], cognate_kernels::LogSumExp { hidden, weight, bias, width }))
+}
+
+fn matrix<'c>(tensors: &Context<'c>, input: usize) -> program::Result<([usize; 2], &'c [f32])> {
+    let (shape, numbers) = tensors.floats(input)?;
+    let sizes = shape.as_slice().try_into();
+    Ok((sizes.map_err(|_| format!("expected a matrix, found {shape:?}"))?, numbers))
+}
+
+/// A vector of `n` numbers, if there is this input.
+fn vector<'c>(
+    tensors: &Context<'c>,
+    input: Option<usize>,
+    n: usize,
+) -> program::Result<Option<&'c [f32]>> {
+    let Some(input) = input else { return Ok(None) };
+    let (_, numbers) = tensors.floats(input)?;
+    same("numbers of a bias", n, numbers.len())?;
+    Ok(Some(numbers))
+}
+
+fn same(what: &str, expected: usize, found: usize) -> program::Result<()> {
+    match expected == found {
+        true => Ok(()),
+        false => Err(format!("{what}: expected {expected}, found {found}")),
+    }
+}

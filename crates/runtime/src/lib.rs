@@ -122,6 +122,11 @@ pub struct Options {
     /// each step reads. Both graphs are loaded with the same choice. Rounding to half precision
     /// changes them by at most 0.05%, that of 8-bit rows by up to 0.4% of the largest.
     pub half_memory: bool,
+    /// The graphs are those of a training: their weights are inputs, and they run in turn. Unless
+    /// [`Options::plain`] is set, Cognate's operators then compute products, the loss and
+    /// elementwise operations for ONNX Runtime on the CPU. Its sessions share one arena of memory,
+    /// which is less, and is not returned to the system when they end.
+    pub training: bool,
 }
 
 impl Options {

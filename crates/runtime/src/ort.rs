@@ -4,6 +4,7 @@
 //! library, the first that is opened. Telemetry is off, and so is the log unless `ORT_LOG` sets a
 //! level (`warning`).
 
+mod arena;
 mod gradients;
 mod kernels;
 mod library;

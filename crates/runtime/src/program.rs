@@ -36,8 +36,7 @@ pub(crate) use sizes::Size;
 pub(crate) use substitute::{DOMAIN, Substituted, substitute};
 #[cfg(feature = "ort")]
 pub(crate) use substitute::{
-    Found, MEMORY, attribute, float, has_shared_caches, integer, join_memory_attention, own, prune,
-    replace,
+    Found, MEMORY, attribute, float, integer, join_memory_attention, own, prune, replace,
 };
 #[cfg(feature = "tract")]
 pub(crate) use substitute::{NUMBER, PROGRAM};

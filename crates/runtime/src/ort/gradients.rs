@@ -3,6 +3,11 @@
 //! - Products of matrices that are not constant. ONNX Runtime packs the weights of a product when a
 //!   session is created, but in training they are inputs.
 //! - `ln Σ exp(H Wᵀ + b)` and its gradients, which keep no logits in memory.
+//! - Elementwise operations that read each other's results, in one pass.
+
+mod elementwise;
+
+pub(super) use elementwise::{EXTENTS, INSTRUCTIONS, OUTPUTS, decoded};
 
 use crate::program::{
     DOMAIN, Found, Places, Substituted, attribute, integer, other, own, prune, replace,
@@ -26,7 +31,8 @@ pub(super) fn substitute(mut model: ModelProto, threads: usize) -> Option<Substi
     let graph = model.graph.as_mut()?;
     let n_found = replace(graph, gradient_of_log_sum_exp)
         + replace(graph, log_sum_exp)
-        + replace(graph, product);
+        + replace(graph, product)
+        + elementwise::join(graph);
     if n_found == 0 {
         return None;
     }
@@ -193,9 +199,22 @@ fn gradient_of_log_sum_exp(places: &Places<'_>, index: usize) -> Option<Found> {
 mod tests {
     use super::*;
     use cognate_export::{Existing, Export, Metadata, write_folder};
-    use cognate_graph::{Builder, DType, Dim, Program, Shape, Weights};
+    use cognate_graph::{Builder, DType, Dim, Graph, Program, Shape, Weights};
     use cognate_passes::gradient::gradient;
     use insta::assert_snapshot;
+
+    /// The nodes of a graph with our operators.
+    fn nodes(graph: Graph) -> Vec<NodeProto> {
+        let program = Program::new(graph, Weights::default()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let graphs = [("0.onnx", &program)];
+        let metadata = Metadata::default();
+        let export = Export::new(&graphs, "weights.onnx_data", &metadata);
+        let path = folder.path().join("graphs");
+        write_folder(&path, &export, &[], Existing::Refuse).unwrap();
+        let model = cognate_export::read_model(&path.join("0.onnx")).unwrap();
+        substitute(model, 1).map_or_else(Vec::new, |found| found.model.graph.unwrap().node)
+    }
 
     /// The custom operators of the gradients of `Σ ln Σ exp(x Wᵀ + b)`, and some standard ones.
     fn operators(wanted: &[&str], reads_logits: bool) -> String {
@@ -210,21 +229,48 @@ mod tests {
         let graph = builder.finish().unwrap();
         let graph =
             if wanted.is_empty() { graph } else { gradient(&graph, "loss", wanted).unwrap() };
-        let program = Program::new(graph, Weights::default()).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let graphs = [("0.onnx", &program)];
-        let metadata = Metadata::default();
-        let export = Export::new(&graphs, "weights.onnx_data", &metadata);
-        let path = folder.path().join("graphs");
-        write_folder(&path, &export, &[], Existing::Refuse).unwrap();
-        let model = cognate_export::read_model(&path.join("0.onnx")).unwrap();
-        let Some(found) = substitute(model, 1) else { return "none".into() };
-        let nodes = found.model.graph.unwrap().node.into_iter();
-        let nodes: Vec<String> = nodes
+        let nodes: Vec<String> = nodes(graph)
+            .into_iter()
             .filter(|node| node.domain == DOMAIN || ["Exp", "Gemm"].contains(&&*node.op_type))
             .map(|node| format!("{} {} -> {}", node.op_type, node.input.len(), node.output.len()))
             .collect();
         nodes.join("\n")
+    }
+
+    /// A result that is needed for an operand of another group is an output; operands that are
+    /// computed from a group's results are not joined with it.
+    #[test]
+    fn elementwise_operations_are_joined_where_none_waits_for_another() {
+        let builder = Builder::new("groups");
+        let input = |name: &str, shape: Shape| builder.input(name, DType::F32, shape);
+        let rows = || Dim::symbol("rows");
+        let x = input("x", Shape::from([rows(), 4.into()]));
+        let column = input("column", Shape::from([4].as_slice()));
+        let row = input("row", Shape::from([rows(), 1.into()]));
+        let scaled = (x + 1.0) * column - row;
+        let sums = scaled.sum(&[1]);
+        let centred = (scaled - sums) * 2.0;
+        builder.output("y", centred * scaled + x);
+        builder.output("total", (sums * 3.0 + 1.0).sum(&[0]));
+        let nodes: Vec<String> = nodes(builder.finish().unwrap())
+            .into_iter()
+            .map(|node| {
+                let all = |name: &str| {
+                    attribute(&node, name)
+                        .map_or(String::new(), |found| format!(" {:?}", found.ints))
+                };
+                let [extents, instructions] = [EXTENTS, INSTRUCTIONS].map(all);
+                let [given, made] = [node.input.join(" "), node.output.join(" ")];
+                format!("{} ({given}) -> {made}{extents}{instructions}", node.op_type)
+            })
+            .collect();
+        assert_snapshot!(nodes.join("\n"), @r"
+        Elementwise (x Constant column row) -> Sub [0, 3, 2, 1] [0, 0, 1, 2, 4, 2, 1, 5, 3]
+        ReduceSum (Sub integers.1) -> Sum
+        Elementwise (Sub Sum Constant_1 x) -> y [0, 1, 3, 0] [1, 0, 1, 2, 4, 2, 2, 5, 0, 0, 6, 3]
+        Elementwise (Sum Constant_2 Constant_3) -> Add_2 [0, 3, 3] [2, 0, 1, 0, 3, 2]
+        ReduceSum (Add_2 integers.0) -> total
+        ");
     }
 
     #[test]
@@ -247,6 +293,7 @@ mod tests {
         assert_snapshot!(operators(&["x", "W"], true), @r"
         Product 3 -> 1
         Exp 1 -> 1
+        Elementwise 3 -> 1
         Product 2 -> 1
         Product 2 -> 1
         ");

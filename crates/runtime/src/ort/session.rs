@@ -15,8 +15,8 @@ mod together;
 use crate::huge_pages::{self, HugePages};
 use crate::ort::Ort;
 use crate::ort::placement::{self, Placed, left_to_cpu};
-use crate::ort::{gradients, kernels};
-use crate::program::{Substituted, has_shared_caches, substitute};
+use crate::ort::{arena, gradients, kernels};
+use crate::program::{Substituted, substitute};
 use crate::signature::{self, Input, Signature};
 use crate::{
     BEST, Device, Error, ErrorKind, Loaded, Options, Result, SHORTLIST, Session, Together, Value,
@@ -309,6 +309,9 @@ fn builder(ort: &Ort, options: &Options) -> ::ort::Result<SessionBuilder> {
         // A thread for each core, which must not take it from other work while it waits.
         None => builder.with_intra_op_spinning(false)?,
     };
+    if options.training && options.device == Device::Cpu {
+        builder = arena::shared(ort, builder)?;
+    }
     Ok(builder)
 }
 
@@ -323,9 +326,9 @@ fn substituted(path: &Path, options: &Options) -> Result<Option<Substituted>> {
         .threads
         .or_else(|| thread::available_parallelism().ok())
         .map_or(1, NonZeroUsize::get);
-    Ok(match has_shared_caches(&model) {
-        true => substitute(model, folder_of(path), threads, options.half_memory),
-        false => gradients::substitute(model, threads),
+    Ok(match options.training {
+        true => gradients::substitute(model, threads),
+        false => substitute(model, folder_of(path), threads, options.half_memory),
     })
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn substitute(
     threads: usize,
     half_memory: bool,
 ) -> Option<Substituted> {
-    if !has_shared_caches(&model) {
+    if !model.metadata_props.iter().any(|entry| [&entry.key, &entry.value] == SHARED_CACHE) {
         return None;
     }
     let graph = model.graph.as_mut()?;
@@ -104,11 +104,6 @@ pub(crate) fn substitute(
     *graph = compiled;
     model.opset_import.push(OperatorSetIdProto { domain: DOMAIN.into(), version: 1 });
     Some(Substituted { model, programs, own_lengths, prefill, n_inputs })
-}
-
-/// Whether a file is of the layout for ONNX Runtime only.
-pub(crate) fn has_shared_caches(model: &ModelProto) -> bool {
-    model.metadata_props.iter().any(|entry| [&entry.key, &entry.value] == SHARED_CACHE)
 }
 
 /// Replaces attention to memory by one node of the operation [`MEMORY`] each.

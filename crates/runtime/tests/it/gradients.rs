@@ -51,8 +51,12 @@ fn gradients_by_our_operators_agree_with_the_reference() {
         let mut reference = Reference::F64.load(&source, &Options::default()).unwrap();
         let expected = reference.run(&inputs).unwrap();
         for (threads, plain) in [(1, false), (2, false), (1, true)] {
-            let options =
-                Options { threads: NonZeroUsize::new(threads), plain, ..Options::default() };
+            let options = Options {
+                threads: NonZeroUsize::new(threads),
+                plain,
+                training: true,
+                ..Options::default()
+            };
             let mut session = ort.load(&source, &options).unwrap();
             assert_eq!(session.engine().contains("Cognate's operators"), !plain);
             let found = session.run(&inputs).unwrap();

@@ -133,6 +133,7 @@ impl<'r> Trainer<'r> {
         let options = Options {
             device: machine.device,
             threads: threads.and_then(NonZeroUsize::new),
+            training: true,
             ..Options::default()
         };
         let recipes = Recipes {

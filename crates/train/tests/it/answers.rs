@@ -2,7 +2,7 @@
 
 use cognate_graph::{Program, Shape};
 use cognate_model::{DropoutRates, LossNames, Model};
-use cognate_runtime::{Session, Values};
+use cognate_runtime::{Engine, Options, Runtime, Session, Values};
 use cognate_testing::{golden, testdata};
 use cognate_verify::CLOSE;
 use ndarray::{ArrayD, IxDyn};
@@ -97,6 +97,14 @@ pub(crate) fn as_in(session: &dyn Session, array: ArrayD<f64>) -> cognate_runtim
     } else {
         array.mapv(|value| value as f32).into()
     }
+}
+
+/// The options with which an engine is compared: its own operators, and where there are others for
+/// training, these.
+pub(crate) fn options_of(engine: &dyn Runtime) -> Vec<Options> {
+    let own = Options::default();
+    let training = Options { training: true, ..own };
+    if engine.engine() == Engine::Ort { vec![own, training] } else { vec![own] }
 }
 
 /// Whether a relative error is within [`CLOSE`]; never if it is not a number.

@@ -1,7 +1,7 @@
 //! Dropout: nothing at rate 0, the same elements for the same seed on every engine, the right
 //! share, no pattern.
 
-use crate::answers::{Case, EVERYWHERE, as_in, gradient_program, norm, weight};
+use crate::answers::{Case, EVERYWHERE, as_in, gradient_program, norm, options_of, weight};
 use cognate_eval::{Evaluator, Value};
 use cognate_export::{Existing, Export, Metadata, write_folder};
 use cognate_graph::{DType, Op, Program};
@@ -63,11 +63,10 @@ fn every_engine_leaves_out_the_same() {
     let mut sessions =
         vec![Reference::F64.load(&Source::Graph(program.clone()), &Options::default()).unwrap()];
     for engine in available(Device::Cpu).unwrap() {
-        sessions.push(
-            engine
-                .load(&Source::Onnx(folder.path().join("gradients.onnx")), &Options::default())
-                .unwrap(),
-        );
+        for options in options_of(&*engine) {
+            let source = Source::Onnx(folder.path().join("gradients.onnx"));
+            sessions.push(engine.load(&source, &options).unwrap());
+        }
     }
     let mut failures = Vec::new();
     let mut losses = Vec::new();

@@ -1,6 +1,6 @@
 //! Twelve steps: losses and norms of gradients against PyTorch's.
 
-use crate::answers::{Case, as_in, gradient_program, learned, weight};
+use crate::answers::{Case, as_in, gradient_program, learned, options_of, weight};
 use cognate_export::{Existing, Export, Metadata, write_folder};
 use cognate_graph::{Program, Weights};
 use cognate_model::{Loss, LossNames};
@@ -52,10 +52,12 @@ fn engines(gradients: &Program, update: &Program, exported: bool) -> Vec<Engine>
         )
         .unwrap();
         for engine in available(Device::Cpu).unwrap() {
-            let load = |file| {
-                engine.load(&Source::Onnx(folder.path().join(file)), &Options::default()).unwrap()
-            };
-            engines.push(Engine { gradients: load("gradients.onnx"), update: load("update.onnx") });
+            for options in options_of(&*engine) {
+                let load =
+                    |file| engine.load(&Source::Onnx(folder.path().join(file)), &options).unwrap();
+                let (gradients, update) = (load("gradients.onnx"), load("update.onnx"));
+                engines.push(Engine { gradients, update });
+            }
         }
     }
     engines

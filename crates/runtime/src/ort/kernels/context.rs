@@ -83,6 +83,17 @@ impl<'c> Context<'c> {
         Ok(unsafe { slice::from_raw_parts_mut(out, shape.iter().product()) })
     }
 
+    /// Shape and memory of the input at `index`, which an output may be given too.
+    pub(super) fn memory(&self, index: usize) -> Result<(Vec<usize>, *const f32)> {
+        let (value, shape) = self.value(index)?;
+        Ok((shape, data(value)?))
+    }
+
+    /// Memory of the output at `index`, allocated with this shape or given by the caller.
+    pub(super) fn new_memory(&self, index: usize, shape: &[usize]) -> Result<*mut f32> {
+        self.made(index, shape)
+    }
+
     /// Shape and memory of an output that has the elements of an input.
     fn over(&self, input: usize, output: usize) -> Result<(Vec<usize>, &'c mut [f32])> {
         if !self.caches.contains(&[input, output]) {

@@ -2,11 +2,11 @@
 
 use super::context::Context;
 use super::operator::{Attributes, Operator};
-use crate::ort::gradients::{THREADS, TRANSPOSED};
+use crate::ort::gradients::{EXTENTS, INSTRUCTIONS, OUTPUTS, THREADS, TRANSPOSED, decoded};
 use crate::program::{self, Tensors};
 use ::ort::sys::OrtKernelContext;
 use ::ort::{Error, Result};
-use cognate_kernels::{Gradients, Matrix, Softmax};
+use cognate_kernels::{Extent, Gradients, Matrix, Softmax};
 use std::ffi::CStr;
 
 /// [`PRODUCT`](crate::ort::gradients::PRODUCT)
@@ -20,6 +20,13 @@ pub(super) struct LogSumExp(Node);
 
 /// [`LOG_SUM_EXP_GRADIENT`](crate::ort::gradients::LOG_SUM_EXP_GRADIENT)
 pub(super) struct LogSumExpGradient(Node);
+
+/// Several [elementwise operations](cognate_kernels::Elementwise) in one pass.
+pub(super) struct Elementwise {
+    extents: Vec<Extent>,
+    work: cognate_kernels::Elementwise,
+    node: Node,
+}
 
 /// What every node has.
 struct Node {
@@ -110,6 +117,54 @@ impl Operator for LogSumExpGradient {
             layer.differentiate(Softmax { logarithms, factors }, to, tensors);
             Ok(())
         })
+    }
+}
+
+impl Operator for Elementwise {
+    const NAME: &CStr = c"Elementwise";
+
+    fn new(attributes: &Attributes<'_>) -> Result<Self> {
+        let node = Node::new(attributes)?;
+        let [extents, instructions, outputs] =
+            [EXTENTS, INSTRUCTIONS, OUTPUTS].map(|name| attributes.all_named(name));
+        let counts = |extents: &[i64], outputs: &[i64]| [extents.len(), outputs.len()];
+        let (extents, instructions, outputs) = (extents?, instructions?, outputs?);
+        let found = (counts(&extents, &outputs) == [node.inputs, node.outputs])
+            .then(|| decoded([extents, instructions, outputs]))
+            .flatten();
+        let (extents, work) = found.ok_or_else(|| Error::new("no operations of this form"))?;
+        Ok(Self { extents, work, node })
+    }
+
+    fn compute(&self, context: *mut OrtKernelContext) -> Result<()> {
+        // SAFETY: the context is that of this call and lives as long.
+        let tensors = unsafe { Context::new(context, &[], self.node.threads) };
+        let inputs = (0..self.node.inputs).map(|input| tensors.memory(input));
+        let inputs: Vec<_> = inputs.collect::<Result<_>>()?;
+        let mut of_extents = self.extents.iter().zip(&inputs);
+        let (_, (shape, _)) = of_extents
+            .find(|(extent, _)| **extent == Extent::All)
+            .ok_or_else(|| Error::new("expected an input of the outputs' shape"))?;
+        let (width, rows) = match shape.split_last() {
+            Some((width, rows)) => (*width, rows.iter().product::<usize>()),
+            None => (1, 1),
+        };
+        for (extent, (found, _)) in self.extents.iter().zip(&inputs) {
+            let expected = match extent {
+                Extent::All => rows * width,
+                Extent::Rows => rows,
+                Extent::Columns => width,
+                Extent::One => 1,
+            };
+            same("numbers of an operand", expected, found.iter().product()).map_err(Error::new)?;
+        }
+        let outputs = (0..self.node.outputs).map(|output| tensors.new_memory(output, shape));
+        let outputs: Vec<_> = outputs.collect::<Result<_>>()?;
+        let inputs: Vec<_> = inputs.iter().map(|(_, memory)| *memory).collect();
+        // SAFETY: inputs have these sizes, and outputs as many numbers as the shape. The library
+        // gives each output memory of its own, or the caller that of an input of the same shape.
+        unsafe { self.work.run([rows, width], &inputs, &outputs, &tensors) };
+        Ok(())
     }
 }
 

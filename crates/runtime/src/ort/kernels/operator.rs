@@ -40,6 +40,29 @@ impl Attributes<'_> {
         self.integer(&CString::new(name)?).ok_or_else(missing)
     }
 
+    /// Integers that the node must have.
+    pub(super) fn all_named(&self, name: &str) -> Result<Vec<i64>> {
+        let (name, mut n) = (CString::new(name)?, 0);
+        let mut values = Vec::new();
+        // The first call returns the size.
+        for _ in 0..2 {
+            let to = if values.is_empty() { ptr::null_mut() } else { values.as_mut_ptr() };
+            // SAFETY: as in `integer`; there is room for `n` integers, or none is written.
+            let status = unsafe {
+                (::ort::api().KernelInfoGetAttributeArray_int64)(
+                    self.info,
+                    name.as_ptr(),
+                    to,
+                    &raw mut n,
+                )
+            };
+            // SAFETY: the status comes from the call.
+            unsafe { Error::result_from_status(status) }?;
+            values.resize(n, 0);
+        }
+        Ok(values)
+    }
+
     /// Numbers of inputs and outputs.
     pub(super) fn counts(&self) -> Result<[usize; 2]> {
         let [mut inputs, mut outputs] = [0; 2];

@@ -34,7 +34,7 @@ fn step_on(
         in_blocks,
         in_half,
     };
-    let options = Options { device, ..Options::default() };
+    let options = Options { device, training: true, ..Options::default() };
     Step::new(&recipes, ort, &options, &crate::ranks::Alone).unwrap()
 }
 

@@ -196,7 +196,7 @@ thread_local! {
 mod tests {
     use super::*;
     use crate::parallel::Serial;
-    use crate::testing::numbers;
+    use crate::testing::{InTurn, numbers};
 
     /// Sizes that fill tiles and sizes that do not, each matrix and its transpose in memory.
     #[test]
@@ -207,7 +207,10 @@ mod tests {
             [64, 32, 16],
             [70, 33, 17],
             [141, 300, 77],
+            // Threads share inputs, rows, and columns.
             [20, 600, 130],
+            [300, 64, 70],
+            [40, 64, 300],
             [3, 100, 1],
             [2, 1, 40],
             [0, 4, 4],
@@ -233,14 +236,14 @@ mod tests {
                             [if is_turned { column * rows + row } else { row * columns + column }],
                     )
                 };
-                let mut out = vec![f32::NAN; n * outputs];
-                matrix(&left, [n, inputs], turned[0]).multiply(
-                    matrix(&right, [inputs, outputs], turned[1]),
-                    bias,
-                    &mut out,
-                    &Serial,
-                );
-                for (place, &found) in out.iter().enumerate() {
+                let out = [&Serial as &dyn Parallel, &InTurn].map(|threads| {
+                    let mut out = vec![f32::NAN; n * outputs];
+                    let left = matrix(&left, [n, inputs], turned[0]);
+                    let right = matrix(&right, [inputs, outputs], turned[1]);
+                    left.multiply(right, bias, &mut out, threads);
+                    out
+                });
+                for (place, &found) in out.iter().flat_map(|out| out.iter().enumerate()) {
                     let (row, column) = (place / outputs, place % outputs);
                     let products = (0..inputs).map(|input| {
                         at(&left, [n, inputs], turned[0], [row, input])

@@ -1,5 +1,6 @@
 //! Common parts of unit tests.
 
+use crate::parallel::Parallel;
 use pulp::{Arch, Scalar, WithSimd};
 
 /// Numbers between -1 and 1 without a pattern.
@@ -42,5 +43,18 @@ impl Registers {
             let other = found.iter().zip(&expected).find(|pair| !is_near(pair));
             assert_eq!((found.len(), other), (expected.len(), None), "{what}, {registers:?}");
         }
+    }
+}
+
+/// Three threads, which compute one after the other.
+pub(crate) struct InTurn;
+
+impl Parallel for InTurn {
+    fn each(&self, n: usize, work: &(dyn Fn(usize) + Sync)) {
+        (0..n).rev().for_each(work);
+    }
+
+    fn threads(&self) -> usize {
+        3
     }
 }

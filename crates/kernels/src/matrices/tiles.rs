@@ -8,6 +8,7 @@ use crate::tiles::{BLOCK, Configured, ROWS, are_usable};
 use std::arch::x86_64::*;
 use std::cell::Cell;
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Inputs that are multiplied before the next: blocks of rows of so many stay in the first-level
 /// cache.
@@ -33,26 +34,62 @@ pub(super) fn multiply(
     threads: &dyn Parallel,
 ) {
     let ([n, inputs], outputs) = (left.sizes, right.sizes[1]);
-    let product = Product { left, right, bias, out: &Shared::new(out) };
     let work = n * inputs * outputs;
+    // Of threads that share rows each splits all columns, and the other way round; those that share
+    // inputs add their sums.
+    let costs = [inputs * outputs, inputs * n, 2 * n * outputs];
+    let sum = |inputs: Range<usize>, bias: Option<&[f32]>, out: &mut [f32]| {
+        let product = Product { left, right, inputs, bias, out: &Shared::new(out) };
+        // SAFETY: tiles are usable.
+        unsafe { product.part(0..n, 0..outputs) };
+    };
+    let some = |blocks: Range<usize>, n: usize| blocks.start * BLOCK..n.min(blocks.end * BLOCK);
+    if threads.threads() > 1 && costs.iter().min() == Some(&costs[2]) {
+        let (first, others) = (Mutex::new(Some(out)), Mutex::new(Vec::new()));
+        by_parts(threads, inputs.div_ceil(BLOCK), work, |blocks| {
+            let inputs = some(blocks, inputs);
+            if inputs.start == 0 {
+                let out = lock(&first).take().expect("only one part begins at 0");
+                sum(inputs, bias, out);
+                *lock(&first) = Some(out);
+            } else {
+                let (start, mut part) = (inputs.start, vec![0.0; n * outputs]);
+                sum(inputs, None, &mut part);
+                lock(&others).push((start, part));
+            }
+        });
+        let (out, mut others) = (lock(&first).take(), std::mem::take(&mut *lock(&others)));
+        let out = out.expect("the first part returns it");
+        // In one order, whichever ended first.
+        others.sort_unstable_by_key(|(start, _)| *start);
+        for (_, part) in others {
+            out.iter_mut().zip(part).for_each(|(out, part)| *out += part);
+        }
+        return;
+    }
+    let product = Product { left, right, inputs: 0..inputs, bias, out: &Shared::new(out) };
     let part = |rows, columns| {
         // SAFETY: tiles are usable.
         unsafe { product.part(rows, columns) }
     };
-    if n >= outputs {
-        by_parts(threads, n.div_ceil(BLOCK), work, |rows| {
-            part(rows.start * BLOCK..n.min(rows.end * BLOCK), 0..outputs);
-        });
+    if costs[0] <= costs[1] {
+        by_parts(threads, n.div_ceil(BLOCK), work, |rows| part(some(rows, n), 0..outputs));
     } else {
         by_parts(threads, outputs.div_ceil(BLOCK), work, |columns| {
-            part(0..n, columns.start * BLOCK..outputs.min(columns.end * BLOCK));
+            part(0..n, some(columns, outputs));
         });
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Product<'a> {
     left: Matrix<'a>,
     right: Matrix<'a>,
+    /// Those of which products are summed.
+    inputs: Range<usize>,
     bias: Option<&'a [f32]>,
     out: &'a Shared<'a, f32>,
 }
@@ -79,11 +116,10 @@ impl Product<'_> {
     /// Tiles are usable.
     #[target_feature(enable = "avx512f,avx512bw")]
     unsafe fn part(&self, rows: Range<usize>, columns: Range<usize>) {
-        let inputs = self.left.sizes[1];
-        let deep = inputs.min(DEEP);
+        let deep = self.inputs.len().min(DEEP);
         let step = CACHED / deep.next_multiple_of(WIDTH) / BLOCK * BLOCK;
         let n_panels = columns.len().min(step).div_ceil(BLOCK);
-        let n_rows = if inputs > deep { rows.len().div_ceil(BLOCK) } else { 1 };
+        let n_rows = if self.inputs.len() > deep { rows.len().div_ceil(BLOCK) } else { 1 };
         let mut room = ROOM.take();
         let to_rows = room.rows.first(deep.div_ceil(WIDTH) * PAIR);
         let to_columns = room.columns.first(n_panels * deep.div_ceil(WIDTH) * PAIR);
@@ -93,8 +129,8 @@ impl Product<'_> {
         for first in columns.clone().step_by(step) {
             let some_columns = first..columns.end.min(first + step);
             let n_panels = some_columns.len().div_ceil(BLOCK);
-            for start in (0..inputs).step_by(deep) {
-                let depth = start..inputs.min(start + deep);
+            for start in self.inputs.clone().step_by(deep) {
+                let depth = start..self.inputs.end.min(start + deep);
                 let n_blocks = depth.len().div_ceil(WIDTH);
                 let to_columns = &mut to_columns[..n_panels * n_blocks * PAIR];
                 let parts = to_columns.chunks_exact_mut(n_blocks * PAIR);
@@ -108,8 +144,10 @@ impl Product<'_> {
                     let sums = &mut sums[index % n_rows * n_panels * SUMS..][..n_panels * SUMS];
                     let x = [0, 1].map(|half| to_rows[half * n_blocks * PARTS * TILE..].as_ptr());
                     // SAFETY: these are the parts of all inputs; tiles are configured.
-                    unsafe { multiply_block(x, to_columns, n_blocks, sums, start == 0) };
-                    if depth.end == inputs {
+                    unsafe {
+                        multiply_block(x, to_columns, n_blocks, sums, start == self.inputs.start)
+                    };
+                    if depth.end == self.inputs.end {
                         self.write(some, some_columns.clone(), sums);
                     }
                 }

@@ -13,7 +13,7 @@ mod tiles;
 
 use crate::best::{largest, sum_of_exponentials};
 use crate::exponential::exponential;
-use crate::matrices::Matrix;
+use crate::matrix::Matrix;
 use crate::parallel::{Parallel, Shared, by_parts};
 use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;

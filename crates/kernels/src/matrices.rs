@@ -5,11 +5,11 @@
 //! after row or column after column. Every number is the sum of its products in their order, or by
 //! tiles, as in [`Weights::multiply`](crate::Weights::multiply).
 
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-pub(crate) mod tiles;
-
+use crate::matrix::Matrix;
 use crate::panels::Lines;
 use crate::parallel::{Parallel, Shared, by_columns, by_parts};
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use crate::product::tiles::blocks;
 use crate::product::{Multiply, Packed, columns_of_panels};
 use crate::screen::dots;
 use crate::stored::Stored;
@@ -18,36 +18,7 @@ use std::cell::Cell;
 /// Rows and columns that are transposed at once.
 const SQUARE: usize = 16;
 
-/// A matrix in memory.
-#[derive(Clone, Copy, Debug)]
-pub struct Matrix<'a> {
-    numbers: &'a [f32],
-    sizes: [usize; 2],
-    is_transposed: bool,
-}
-
-impl<'a> Matrix<'a> {
-    /// The matrix `[rows, columns]` with these numbers, row after row.
-    ///
-    /// # Panics
-    /// If there are more or fewer numbers.
-    pub fn new(numbers: &'a [f32], sizes: [usize; 2]) -> Self {
-        assert_eq!(numbers.len(), sizes[0] * sizes[1], "[rows, columns]");
-        Self { numbers, sizes, is_transposed: false }
-    }
-
-    /// The transpose, which has the same numbers in memory.
-    #[must_use]
-    pub fn transposed(self) -> Self {
-        let [rows, columns] = self.sizes;
-        Self { sizes: [columns, rows], is_transposed: !self.is_transposed, ..self }
-    }
-
-    /// Numbers of rows and columns.
-    pub fn sizes(&self) -> [usize; 2] {
-        self.sizes
-    }
-
+impl Matrix<'_> {
     /// `A B + bias`; without a bias, which has a number for each column, 0 is added.
     ///
     /// # Panics
@@ -64,8 +35,8 @@ impl<'a> Matrix<'a> {
         assert_eq!(out.len(), n * outputs, "[n, outputs]");
         assert!(bias.is_none_or(|bias| bias.len() == outputs), "a number for each column");
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        if tiles::fit([n, inputs, outputs]) {
-            return tiles::multiply([self, right], bias, out, threads);
+        if blocks::fit([n, inputs, outputs]) {
+            return blocks::multiply([self, right], bias, out, threads);
         }
         let mut room = ROOM.take();
         let x = self.rows(&mut room.rows, threads);
@@ -84,10 +55,7 @@ impl<'a> Matrix<'a> {
     }
 
     /// The numbers row after row.
-    fn rows<'r>(&self, room: &'r mut Lines<f32>, threads: &dyn Parallel) -> &'r [f32]
-    where
-        'a: 'r,
-    {
+    fn rows<'r>(&'r self, room: &'r mut Lines<f32>, threads: &dyn Parallel) -> &'r [f32] {
         if !self.is_transposed {
             return self.numbers;
         }

@@ -12,6 +12,8 @@
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) mod tiles;
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use crate::matrix::Matrix;
 use crate::panels::{Lines, Tiles, panels_of, tiles};
 use crate::parallel::{Parallel, Shared, by_columns};
 use crate::prefetch::ask;
@@ -20,7 +22,7 @@ use half::f16;
 use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-use tiles::ManyRows;
+use tiles::blocks::Product;
 
 /// Vectors of a panel.
 pub(crate) const WIDE: usize = 2;
@@ -143,18 +145,20 @@ impl Weights {
             "[n, inputs] and [n, outputs]"
         );
         let out = &Shared::new(out);
+        let (all, left) = (0..self.outputs, Matrix::new(x, [n, inputs]));
+        let bias = Some(self.bias.as_slice());
         by_columns(threads, [n, inputs, self.bias.len() / self.columns], |panels| {
-            let all = 0..self.outputs;
+            let columns = panels.start * self.columns..self.outputs.min(panels.end * self.columns);
             // SAFETY: it fits.
             unsafe {
                 match &self.panels {
                     Panels::Floats(floats) => {
-                        let weights = self.view(floats.all(), &all);
-                        ManyRows { weights, x, n, out, panels }.multiply();
+                        let right = self.view(floats.all(), &all);
+                        Product { left, right, inputs: 0..inputs, bias, out }.part(0..n, columns);
                     }
                     Panels::Halves(halves) => {
-                        let weights = self.view(halves.all(), &all);
-                        ManyRows { weights, x, n, out, panels }.multiply();
+                        let right = self.view(halves.all(), &all);
+                        Product { left, right, inputs: 0..inputs, bias, out }.part(0..n, columns);
                     }
                 }
             }

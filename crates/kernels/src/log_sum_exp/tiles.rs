@@ -2,10 +2,10 @@
 //! weights while they are in the caches.
 
 use super::{Gradients, LogSumExp, Running, Softmax, add_rows, blocks};
-use crate::matrices::Matrix;
-use crate::matrices::tiles::{PAIR, SUMS, multiply_block, split_columns, split_rows};
+use crate::matrix::Matrix;
 use crate::panels::Lines;
 use crate::parallel::{Parallel, Shared, by_parts};
+use crate::product::tiles::blocks::{PAIR, SUMS, multiply_block, split_columns, split_rows};
 use crate::product::tiles::{PARTS, TILE, WIDTH, sum};
 use crate::tiles::{BLOCK, Configured, are_usable};
 use std::ops::Range;
@@ -107,7 +107,7 @@ struct Hidden {
 impl Hidden {
     /// # Safety
     /// Tiles are usable.
-    #[target_feature(enable = "avx512f,avx512bw")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     unsafe fn new(given: &LogSumExp<'_>) -> Self {
         let ([n, _], width) = (given.sizes(), given.width);
         let (n_blocks, n_panels) = (n.div_ceil(BLOCK), width.div_ceil(BLOCK));
@@ -149,7 +149,7 @@ struct Room {
 impl LogSumExp<'_> {
     /// # Safety
     /// Tiles are usable.
-    #[target_feature(enable = "avx512f,avx512bw")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     unsafe fn room(&self, columns: Range<usize>) -> Room {
         let n_panels = self.width.div_ceil(BLOCK);
         let mut weight = Lines::zeros(COLUMNS / BLOCK * n_panels * PAIR);
@@ -177,7 +177,7 @@ impl LogSumExp<'_> {
     ) {
         let (x, sums) = (hidden.rows_at(row), sums.all_mut());
         // SAFETY: by contract; there are the tiles of all inputs.
-        unsafe { multiply_block(x, weight.all(), hidden.n_panels, sums, true) };
+        unsafe { multiply_block::<f32>(x, weight.all(), hidden.n_panels, sums, true) };
         for (some, sums) in blocks(columns.len(), BLOCK).zip(sums.chunks_exact(SUMS)) {
             let bias = self.bias.map(|bias| &bias[columns.start + some.start..][..some.len()]);
             for (to, sums) in to.chunks_exact_mut(COLUMNS).zip(sums.chunks_exact(BLOCK)) {
@@ -194,7 +194,7 @@ impl LogSumExp<'_> {
     ///
     /// # Safety
     /// Tiles are usable.
-    #[target_feature(enable = "avx512f,avx512bw")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     unsafe fn add_chunk(&self, hidden: &Hidden, columns: Range<usize>, all: &mut [Running]) {
         // SAFETY: by contract.
         let (mut room, configured) = unsafe { (self.room(columns.clone()), Configured::new()) };
@@ -213,7 +213,7 @@ impl LogSumExp<'_> {
     ///
     /// # Safety
     /// Tiles are usable.
-    #[target_feature(enable = "avx512f,avx512bw")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     unsafe fn differentiate_chunk(
         &self,
         hidden: &Hidden,
@@ -267,7 +267,7 @@ impl LogSumExp<'_> {
                 let row = (rows.start + some.start) / BLOCK;
                 let to = &mut to.hidden[row * n_panels * SUMS..][..n_panels * SUMS];
                 // SAFETY: there are the tiles of all columns; tiles are configured.
-                unsafe { multiply_block(x, weight.all(), deep, to, false) };
+                unsafe { multiply_block::<f32>(x, weight.all(), deep, to, false) };
             }
             let count = rows.len().div_ceil(WIDTH);
             split_rows(

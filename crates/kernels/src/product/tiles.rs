@@ -5,15 +5,14 @@
 //! Computations"). The products of such numbers are exact and are summed in f32; those of less than
 //! 2^-24 of the whole are left out.
 
+pub(crate) mod blocks;
+
 use super::{Packed, Stored};
-use crate::panels::Lines;
-use crate::parallel::Shared;
-use crate::tiles::{BLOCK, BYTES, Configured, ROWS};
+use crate::tiles::{BLOCK, BYTES, ROWS};
 use half::f16;
 use pulp::x86::V4;
 use std::arch::asm;
 use std::arch::x86_64::*;
-use std::cell::Cell;
 use std::mem::transmute_copy as cast;
 use std::ops::Range;
 
@@ -23,10 +22,6 @@ pub(crate) const WIDTH: usize = 32;
 pub(crate) const TILE: usize = ROWS * WIDTH;
 /// Parts of a number of a row.
 pub(crate) const PARTS: usize = 3;
-/// Inputs whose weights stay in the first-level cache while all rows are multiplied with them.
-const INPUTS: usize = 128;
-/// Numbers of rows whose parts stay in the second-level cache.
-const CACHED: usize = 1 << 18;
 /// Numbers of a vector.
 const LANES: usize = 16;
 
@@ -40,103 +35,31 @@ pub(crate) fn fit(n: usize, inputs: usize) -> bool {
 pub(crate) trait Split: Stored {
     /// How many.
     const PARTS: usize;
+
+    /// The numbers from a pointer on for which `mask` has a bit, and zeros.
+    ///
+    /// # Safety
+    /// The processor has AVX-512 with BW and VL, and these numbers exist.
+    unsafe fn load_some(from: *const Self, mask: u16) -> __m512;
 }
 
 impl Split for f32 {
     const PARTS: usize = PARTS;
+
+    #[inline(always)]
+    unsafe fn load_some(from: *const Self, mask: u16) -> __m512 {
+        // SAFETY: by contract.
+        unsafe { _mm512_maskz_loadu_ps(mask, from) }
+    }
 }
 
 impl Split for f16 {
     const PARTS: usize = 2;
-}
 
-/// A product of many rows: `x: [n, inputs]`, `out: [n, outputs]`.
-pub(crate) struct ManyRows<'a, N> {
-    pub(crate) weights: Packed<'a, N>,
-    pub(crate) x: &'a [f32],
-    pub(crate) n: usize,
-    pub(crate) out: &'a Shared<'a, f32>,
-    pub(crate) panels: Range<usize>,
-}
-
-/// Memory of a product, reused by the next one.
-#[derive(Default)]
-struct Room {
-    /// `[rows / 16, inputs / 32, PARTS, 16, 32]`
-    rows: Lines<u16>,
-    /// `[INPUTS / 32, parts, columns / 16, 16, 16, 2]`
-    weights: Lines<u16>,
-    /// `[rows, columns]`
-    sums: Lines<f32>,
-}
-
-thread_local! {
-    static ROOM: Cell<Room> = Cell::default();
-}
-
-impl<N: Split> ManyRows<'_, N> {
-    /// Computes the product.
-    ///
-    /// # Safety
-    /// It [`fit`]s.
-    #[target_feature(enable = "avx512f")]
-    pub(crate) unsafe fn multiply(&self) {
-        let inputs = self.weights.inputs;
-        let blocks = inputs.div_ceil(WIDTH);
-        let step = (CACHED / inputs).next_multiple_of(BLOCK);
-        let most = step.min(self.n.next_multiple_of(BLOCK));
-        let mut room = ROOM.take();
-        room.rows.first(most * blocks * PARTS * WIDTH);
-        room.weights.first(INPUTS * N::PARTS * BLOCK);
-        room.sums.first(most * BLOCK);
+    #[inline(always)]
+    unsafe fn load_some(from: *const Self, mask: u16) -> __m512 {
         // SAFETY: by contract.
-        let configured = unsafe { Configured::new() };
-        for first in (0..self.n).step_by(step) {
-            let n = (self.n - first).min(step);
-            split_rows((&self.x[first * inputs..], inputs), [n, inputs], room.rows.all_mut());
-            for panel in self.panels.clone() {
-                for input in (0..inputs).step_by(INPUTS) {
-                    let count = (inputs - input).min(INPUTS).div_ceil(WIDTH);
-                    let some = input..input + count * WIDTH;
-                    split_weights(&self.weights, panel, some, room.weights.all_mut());
-                    for row in (0..n).step_by(BLOCK) {
-                        let x = [row, row + ROWS].map(|row| {
-                            let tile = (row / ROWS * blocks + input / WIDTH) * PARTS;
-                            room.rows.all()[tile * TILE..].as_ptr()
-                        });
-                        let sums = &mut room.sums.all_mut()[row * BLOCK..][..BLOCK * BLOCK];
-                        let weights = room.weights.all().as_ptr();
-                        // SAFETY: there are `count` blocks of tiles at each pointer; tiles are
-                        // configured.
-                        unsafe { sum::<N>(x, weights, count, sums, input == 0) };
-                    }
-                }
-                self.write(first..first + n, panel, room.sums.all());
-            }
-        }
-        drop(configured);
-        ROOM.set(room);
-    }
-
-    /// Adds the bias to the sums of a panel and writes them.
-    #[target_feature(enable = "avx512f")]
-    fn write(&self, rows: Range<usize>, panel: usize, sums: &[f32]) {
-        let Packed { bias, outputs, .. } = self.weights;
-        for half in 0..2 {
-            let first = panel * BLOCK + half * LANES;
-            let n = outputs.saturating_sub(first).min(LANES);
-            let bias = bias[first..][..LANES].as_ptr();
-            for (row, sums) in rows.clone().zip(sums.as_chunks::<BLOCK>().0) {
-                // SAFETY: each thread writes its own panels; vectors are of 16 numbers of the
-                // slices.
-                unsafe {
-                    let out = self.out.part(row * outputs + first.min(outputs), n);
-                    let sums = _mm512_loadu_ps(sums[half * LANES..].as_ptr());
-                    let numbers = _mm512_add_ps(sums, _mm512_loadu_ps(bias));
-                    _mm512_mask_storeu_ps(out.as_mut_ptr(), ((1_u32 << n) - 1) as u16, numbers);
-                }
-            }
-        }
+        unsafe { _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, from.cast())) }
     }
 }
 

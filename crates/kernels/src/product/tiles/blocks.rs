@@ -1,9 +1,11 @@
-//! Products of two matrices by tiles of bfloat16 (AMX-BF16).
+//! Products of many rows by tiles of bfloat16 (AMX-BF16): 32 rows at a time by as many columns as
+//! stay in the second-level cache.
 
-use super::Matrix;
+use super::{PARTS, Split, TILE, WIDTH, sum};
+use crate::matrix::Matrix;
 use crate::panels::Lines;
 use crate::parallel::{Parallel, Shared, by_parts};
-use crate::product::tiles::{PARTS, TILE, WIDTH, sum};
+use crate::product::Packed;
 use crate::tiles::{BLOCK, Configured, ROWS, are_usable};
 use std::arch::x86_64::*;
 use std::cell::Cell;
@@ -17,17 +19,65 @@ const DEEP: usize = 256;
 const CACHED: usize = 1 << 17;
 /// Numbers of the sums of a block.
 pub(crate) const SUMS: usize = BLOCK * BLOCK;
-/// Numbers of the parts of 32 inputs of 32 rows or columns.
+/// Numbers of the parts of 32 inputs of 32 rows, or of 32 columns of f32.
 pub(crate) const PAIR: usize = PARTS * 2 * TILE;
 
+/// The right operand of a product.
+pub(crate) trait Columns {
+    type Number: Split;
+
+    /// Number of columns.
+    fn n(&self) -> usize;
+
+    /// Writes the parts of some inputs of up to 32 columns: `[inputs / 32, parts, 2, TILE]`
+    ///
+    /// # Safety
+    /// Tiles are usable.
+    unsafe fn split(&self, columns: Range<usize>, inputs: Range<usize>, to: &mut [u16]);
+}
+
+impl Columns for Matrix<'_> {
+    type Number = f32;
+
+    fn n(&self) -> usize {
+        self.sizes[1]
+    }
+
+    unsafe fn split(&self, columns: Range<usize>, inputs: Range<usize>, to: &mut [u16]) {
+        // SAFETY: by contract.
+        unsafe { split_columns(self, columns, inputs, to) };
+    }
+}
+
+impl<N: Split> Columns for Packed<'_, N> {
+    type Number = N;
+
+    fn n(&self) -> usize {
+        self.outputs
+    }
+
+    unsafe fn split(&self, columns: Range<usize>, inputs: Range<usize>, to: &mut [u16]) {
+        let panel = &self.panels[columns.start / BLOCK * self.inputs * BLOCK..];
+        for (block, input) in inputs.clone().step_by(WIDTH).enumerate() {
+            for half in 0..2 {
+                let sizes = [ROWS, (inputs.end - input).min(WIDTH)];
+                let to = (&mut to[(block * N::PARTS * 2 + half) * TILE..], 2 * TILE);
+                let numbers = &panel[input * BLOCK + half * ROWS..];
+                // SAFETY: by contract; the panel has 32 columns of each input.
+                unsafe { split::<N, false, false>(numbers, BLOCK, sizes, to) };
+            }
+        }
+    }
+}
+
 /// Whether the product `[n, outputs]` of sums of `inputs` products is faster by tiles.
-pub(super) fn fit([n, inputs, outputs]: [usize; 3]) -> bool {
+pub(crate) fn fit([n, inputs, outputs]: [usize; 3]) -> bool {
     let [least, most] = [n.min(outputs), n.max(outputs)];
     inputs >= WIDTH && least >= ROWS && most >= 2 * BLOCK && are_usable()
 }
 
 /// The product; it fits.
-pub(super) fn multiply(
+pub(crate) fn multiply(
     [left, right]: [Matrix<'_>; 2],
     bias: Option<&[f32]>,
     out: &mut [f32],
@@ -85,13 +135,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Product<'a> {
-    left: Matrix<'a>,
-    right: Matrix<'a>,
+/// `A B + bias`
+pub(crate) struct Product<'a, C> {
+    pub(crate) left: Matrix<'a>,
+    pub(crate) right: C,
     /// Those of which products are summed.
-    inputs: Range<usize>,
-    bias: Option<&'a [f32]>,
-    out: &'a Shared<'a, f32>,
+    pub(crate) inputs: Range<usize>,
+    pub(crate) bias: Option<&'a [f32]>,
+    pub(crate) out: &'a Shared<'a, f32>,
 }
 
 /// Memory of a product, reused by the next one.
@@ -109,20 +160,21 @@ thread_local! {
     static ROOM: Cell<Room> = Cell::default();
 }
 
-impl Product<'_> {
+impl<C: Columns> Product<'_, C> {
     /// Some rows and columns of the product.
     ///
     /// # Safety
     /// Tiles are usable.
-    #[target_feature(enable = "avx512f,avx512bw")]
-    unsafe fn part(&self, rows: Range<usize>, columns: Range<usize>) {
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    pub(crate) unsafe fn part(&self, rows: Range<usize>, columns: Range<usize>) {
         let deep = self.inputs.len().min(DEEP);
         let step = CACHED / deep.next_multiple_of(WIDTH) / BLOCK * BLOCK;
         let n_panels = columns.len().min(step).div_ceil(BLOCK);
         let n_rows = if self.inputs.len() > deep { rows.len().div_ceil(BLOCK) } else { 1 };
         let mut room = ROOM.take();
         let to_rows = room.rows.first(deep.div_ceil(WIDTH) * PAIR);
-        let to_columns = room.columns.first(n_panels * deep.div_ceil(WIDTH) * PAIR);
+        let pair = C::Number::PARTS * 2 * TILE;
+        let to_columns = room.columns.first(n_panels * deep.div_ceil(WIDTH) * pair);
         let sums = room.sums.first(n_rows * n_panels * SUMS);
         // SAFETY: by contract.
         let configured = unsafe { Configured::new() };
@@ -132,11 +184,12 @@ impl Product<'_> {
             for start in self.inputs.clone().step_by(deep) {
                 let depth = start..self.inputs.end.min(start + deep);
                 let n_blocks = depth.len().div_ceil(WIDTH);
-                let to_columns = &mut to_columns[..n_panels * n_blocks * PAIR];
-                let parts = to_columns.chunks_exact_mut(n_blocks * PAIR);
+                let to_columns = &mut to_columns[..n_panels * n_blocks * pair];
+                let parts = to_columns.chunks_exact_mut(n_blocks * pair);
                 for (column, to) in some_columns.clone().step_by(BLOCK).zip(parts) {
                     let panel = column..some_columns.end.min(column + BLOCK);
-                    split_columns(&self.right, panel, depth.clone(), to);
+                    // SAFETY: by contract.
+                    unsafe { self.right.split(panel, depth.clone(), to) };
                 }
                 for (index, row) in rows.clone().step_by(BLOCK).enumerate() {
                     let some = row..rows.end.min(row + BLOCK);
@@ -145,7 +198,13 @@ impl Product<'_> {
                     let x = [0, 1].map(|half| to_rows[half * n_blocks * PARTS * TILE..].as_ptr());
                     // SAFETY: these are the parts of all inputs; tiles are configured.
                     unsafe {
-                        multiply_block(x, to_columns, n_blocks, sums, start == self.inputs.start)
+                        multiply_block::<C::Number>(
+                            x,
+                            to_columns,
+                            n_blocks,
+                            sums,
+                            start == self.inputs.start,
+                        )
                     };
                     if depth.end == self.inputs.end {
                         self.write(some, some_columns.clone(), sums);
@@ -161,7 +220,7 @@ impl Product<'_> {
     /// Adds the bias to the sums of up to 32 rows and writes them.
     #[target_feature(enable = "avx512f")]
     fn write(&self, rows: Range<usize>, columns: Range<usize>, sums: &[f32]) {
-        let outputs = self.right.sizes[1];
+        let outputs = self.right.n();
         for (index, row) in rows.enumerate() {
             for (place, start) in columns.clone().step_by(ROWS).enumerate() {
                 let n = (columns.end - start).min(ROWS);
@@ -190,7 +249,7 @@ impl Product<'_> {
 /// # Safety
 /// Tiles are configured, and there are as many blocks of rows.
 #[inline(always)]
-pub(crate) unsafe fn multiply_block(
+pub(crate) unsafe fn multiply_block<N: Split>(
     x: [*const u16; 2],
     columns: &[u16],
     count: usize,
@@ -198,13 +257,14 @@ pub(crate) unsafe fn multiply_block(
     first: bool,
 ) {
     const FEW: usize = 4;
+    let pair = N::PARTS * 2 * TILE;
     for start in (0..count).step_by(FEW) {
         let (x, n) = (x.map(|x| x.wrapping_add(start * PARTS * TILE)), FEW.min(count - start));
-        let columns = columns.chunks_exact(count * PAIR);
+        let columns = columns.chunks_exact(count * pair);
         for (sums, columns) in sums.chunks_exact_mut(SUMS).zip(columns) {
-            let columns = columns[start * PAIR..][..n * PAIR].as_ptr();
+            let columns = columns[start * pair..][..n * pair].as_ptr();
             // SAFETY: by contract.
-            unsafe { sum::<f32>(x, columns, n, sums, first && start == 0) };
+            unsafe { sum::<N>(x, columns, n, sums, first && start == 0) };
         }
     }
 }
@@ -224,9 +284,9 @@ impl Room {
 ///
 /// A number is the sum of its parts: its first eight bits, the next and the last. The order of the
 /// inputs is that of [`_mm512_packus_epi32`], for rows and for columns.
-#[target_feature(enable = "avx512f,avx512bw")]
-fn split<const IN_LINES: bool, const LINES_FIRST: bool>(
-    numbers: &[f32],
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+fn split<N: Split, const IN_LINES: bool, const LINES_FIRST: bool>(
+    numbers: &[N],
     stride: usize,
     [n_lines, n_inputs]: [usize; 2],
     // Where the tile of a part begins.
@@ -236,7 +296,7 @@ fn split<const IN_LINES: bool, const LINES_FIRST: bool>(
     let mask = |n: usize| ((1_u32 << n.min(ROWS)) - 1) as u16;
     let masks = [mask(n_bits), mask(n_bits.saturating_sub(ROWS))];
     // SAFETY: no number is read that does not exist, by the caller's sizes.
-    let load = |at: usize, mask| unsafe { _mm512_maskz_loadu_ps(mask, start.wrapping_add(at)) };
+    let load = |at: usize, mask| unsafe { N::load_some(start.wrapping_add(at), mask) };
     let upper = _mm512_set1_epi32(0xffff_0000_u32 as i32);
     let first = |numbers: __m512i| _mm512_castsi512_ps(_mm512_and_si512(numbers, upper));
     for index in 0..ROWS {
@@ -248,7 +308,7 @@ fn split<const IN_LINES: bool, const LINES_FIRST: bool>(
             [input, input + 1]
                 .map(|input| load(input * stride, if input < n_inputs { masks[0] } else { 0 }))
         };
-        for part in 0..PARTS {
+        for part in 0..N::PARTS {
             let [a, b] = rest.map(|rest| _mm512_castps_si512(rest));
             let low = _mm512_srli_epi32::<16>(a);
             let pairs = if IN_LINES {
@@ -259,13 +319,13 @@ fn split<const IN_LINES: bool, const LINES_FIRST: bool>(
             let place = &mut to[part * distance + index * WIDTH..][..WIDTH];
             // SAFETY: the place has as many bytes.
             unsafe { _mm512_storeu_si512(place.as_mut_ptr().cast(), pairs) };
-            if part + 1 < PARTS {
+            if part + 1 < N::PARTS {
                 rest = [_mm512_sub_ps(rest[0], first(a)), _mm512_sub_ps(rest[1], first(b))];
             }
         }
     }
     if IN_LINES != LINES_FIRST {
-        for tile in to.chunks_mut(distance).take(PARTS) {
+        for tile in to.chunks_mut(distance).take(N::PARTS) {
             transpose(tile[..TILE].as_chunks_mut().0);
         }
     }
@@ -310,7 +370,7 @@ fn transpose(tile: &mut [[u16; WIDTH]]) {
 }
 
 /// The parts of some inputs of some rows of `matrix`.
-#[target_feature(enable = "avx512f,avx512bw")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 pub(crate) fn split_rows(
     matrix: &Matrix<'_>,
     rows: Range<usize>,
@@ -324,15 +384,15 @@ pub(crate) fn split_rows(
             let to = (&mut to[(group * n_blocks + block) * PARTS * TILE..], TILE);
             let (stride, numbers) = matrix.from(row, input);
             match matrix.is_transposed {
-                false => split::<true, true>(numbers, stride, sizes, to),
-                true => split::<false, true>(numbers, stride, sizes, to),
+                false => split::<f32, true, true>(numbers, stride, sizes, to),
+                true => split::<f32, false, true>(numbers, stride, sizes, to),
             }
         }
     }
 }
 
 /// The parts of some inputs of up to 32 columns of `matrix`.
-#[target_feature(enable = "avx512f,avx512bw")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 pub(crate) fn split_columns(
     matrix: &Matrix<'_>,
     columns: Range<usize>,
@@ -347,8 +407,8 @@ pub(crate) fn split_columns(
             let to = (&mut to[(block * PARTS * 2 + half) * TILE..], 2 * TILE);
             let (stride, numbers) = matrix.from(input, column);
             match matrix.is_transposed {
-                true => split::<true, false>(numbers, stride, sizes, to),
-                false => split::<false, false>(numbers, stride, sizes, to),
+                true => split::<f32, true, false>(numbers, stride, sizes, to),
+                false => split::<f32, false, false>(numbers, stride, sizes, to),
             }
         }
     }

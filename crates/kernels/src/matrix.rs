@@ -1,0 +1,33 @@
+//! A matrix in memory, row after row or column after column.
+
+/// A matrix in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrix<'a> {
+    pub(crate) numbers: &'a [f32],
+    pub(crate) sizes: [usize; 2],
+    /// Whether the numbers are column after column.
+    pub(crate) is_transposed: bool,
+}
+
+impl<'a> Matrix<'a> {
+    /// The matrix `[rows, columns]` with these numbers, row after row.
+    ///
+    /// # Panics
+    /// If there are more or fewer numbers.
+    pub fn new(numbers: &'a [f32], sizes: [usize; 2]) -> Self {
+        assert_eq!(numbers.len(), sizes[0] * sizes[1], "[rows, columns]");
+        Self { numbers, sizes, is_transposed: false }
+    }
+
+    /// The transpose, which has the same numbers in memory.
+    #[must_use]
+    pub fn transposed(self) -> Self {
+        let [rows, columns] = self.sizes;
+        Self { sizes: [columns, rows], is_transposed: !self.is_transposed, ..self }
+    }
+
+    /// Numbers of rows and columns.
+    pub fn sizes(&self) -> [usize; 2] {
+        self.sizes
+    }
+}

@@ -28,6 +28,21 @@ fn tract_translates_as_the_reference() {
     assert_eq!(beams("tract"), beams("reference"));
 }
 
+/// The bundled French checkpoint, whose weights are in f16, on every engine.
+#[test]
+fn french_is_translated_as_by_transformers() {
+    let folder = cognate_testing::testdata("multi30k-en-fr");
+    let (model, reference) = (folder.display().to_string(), folder.join("reference"));
+    let sentences = reference.join("sentences.txt").display().to_string();
+    for (beams, name) in [("1", "greedy.txt"), ("5", "beams.txt")] {
+        let expected = fs::read_to_string(reference.join(name)).unwrap();
+        for engine in ["tract", "auto"] {
+            let args = ["translate", "--model", &model, "--beams", beams, "--engine", engine];
+            assert_eq!(run(&[&args[..], &["--input", &sentences]].concat()).ok(), expected);
+        }
+    }
+}
+
 /// The bundled checkpoint in a folder of its own, whose files a test changes.
 fn copied_checkpoint() -> TempDir {
     let folder = tempfile::tempdir().unwrap();

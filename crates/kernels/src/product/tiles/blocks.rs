@@ -292,10 +292,14 @@ fn split<N: Split, const IN_LINES: bool, const LINES_FIRST: bool>(
     // Where the tile of a part begins.
     (to, distance): (&mut [u16], usize),
 ) {
-    let (start, n_bits) = (numbers.as_ptr(), if IN_LINES { n_inputs } else { n_lines });
+    let [far, near] = if IN_LINES { [n_lines, n_inputs] } else { [n_inputs, n_lines] };
+    let needed =
+        if near == 0 { 0 } else { far.checked_sub(1).map_or(0, |far| far * stride + near) };
+    assert!(numbers.len() >= needed, "the numbers of all lines");
+    let (start, n_bits) = (numbers.as_ptr(), near);
     let mask = |n: usize| ((1_u32 << n.min(ROWS)) - 1) as u16;
     let masks = [mask(n_bits), mask(n_bits.saturating_sub(ROWS))];
-    // SAFETY: no number is read that does not exist, by the caller's sizes.
+    // SAFETY: only numbers of the lines and inputs are read, which exist.
     let load = |at: usize, mask| unsafe { N::load_some(start.wrapping_add(at), mask) };
     let upper = _mm512_set1_epi32(0xffff_0000_u32 as i32);
     let first = |numbers: __m512i| _mm512_castsi512_ps(_mm512_and_si512(numbers, upper));

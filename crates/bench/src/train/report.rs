@@ -8,11 +8,6 @@ use crate::rows::{self, engines, threads};
 use crate::statistics::Bound;
 use xtask::table::{table, thousands};
 
-/// Minimum ratio of PyTorch's time to Cognate's, in f32; in bf16 on a GPU.
-pub const SPEED: Bound = Bound::AtLeast(1.0);
-/// Maximum ratio of Cognate's memory of training to PyTorch's.
-pub const MEMORY: Bound = Bound::AtMost(1.3);
-
 /// The answers of one program, in one column.
 pub type Row = rows::Row<Way>;
 
@@ -47,6 +42,12 @@ impl Block {
         if self.on.is_gpu() { Way::CognateHalf } else { Way::Cognate }
     }
 
+    /// The bounds of the ratios of speed and memory.
+    fn bounds(&self) -> [Bound; 2] {
+        let [speed, memory] = if self.on.is_gpu() { [1.0, 1.3] } else { [1.3, 0.8] };
+        [Bound::AtLeast(speed), Bound::AtMost(memory)]
+    }
+
     /// The ratios of speed and memory to the peer.
     fn ratios(&self, row: &Row) -> Option<[f64; 2]> {
         let peer = self.row(self.peer())?;
@@ -67,8 +68,10 @@ impl Block {
             let cell = |bound: Bound, ratio: f64| {
                 if row.way == self.ours() { bound.cell(ratio) } else { format!("{ratio:.2}") }
             };
-            let ratios =
-                self.ratios(row).map(|[speed, memory]| [cell(SPEED, speed), cell(MEMORY, memory)]);
+            let [of_speed, of_memory] = self.bounds();
+            let ratios = self
+                .ratios(row)
+                .map(|[speed, memory]| [cell(of_speed, speed), cell(of_memory, memory)]);
             let [speed, memory] = ratios.unwrap_or_default();
             let outside = row.outside(0).unwrap_or_else(|| "-".into());
             let peaks = [row.peak_bytes, row.memory()].map(megabytes);
@@ -97,7 +100,8 @@ impl Block {
         let Some([speed, memory]) = self.row(self.ours()).and_then(|row| self.ratios(row)) else {
             return Vec::new();
         };
-        let missed = [("tokens/s", SPEED, speed), ("memory", MEMORY, memory)]
+        let [of_speed, of_memory] = self.bounds();
+        let missed = [("tokens/s", of_speed, speed), ("memory", of_memory, memory)]
             .into_iter()
             .filter(|(_, bound, ratio)| !bound.is_kept(*ratio));
         let line = |(name, bound, ratio): (&str, Bound, f64)| {

@@ -45,7 +45,6 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         options.model.source()?,
         &options.model.load(Some(NonZeroUsize::MIN), options.threads),
     )?;
-    messages::notices(classifier.model().notices());
     messages::status(classifier.model().source(), classifier.model().engine());
     options.sentences.for_each_window(|window| {
         let reads_images = classifier.model().reads_images();

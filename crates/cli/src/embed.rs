@@ -86,7 +86,6 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let file = options.output.as_deref();
     file.map_or(Ok(()), |file| whole_file::check("--output", file))?;
     let embedder = Embedder::load(options.model.source()?, &options.embedding())?;
-    messages::notices(embedder.model().notices());
     messages::status(embedder.model().source(), embedder.model().engine());
     let (mut written, mut rows, mut bytes) = (Vec::new(), 0, Vec::new());
     options.sentences.for_each_window(|window| {

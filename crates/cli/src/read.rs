@@ -50,7 +50,6 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         &options.model.load(options.workers, options.threads),
         &decoding,
     )?;
-    messages::notices(reader.model().notices());
     messages::status(reader.model().source(), reader.model().engine());
     for texts in reader.read_files(&options.images)? {
         writeln!(out, "{}", texts.first().map_or("", |best| best.text.as_str()))?;

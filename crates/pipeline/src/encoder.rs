@@ -5,8 +5,7 @@ use crate::batches::{BatchLimit, batches, on_workers};
 use crate::copies::Copies;
 use crate::error::{Cause, Error, ErrorKind, Result};
 use crate::images::ImageInput;
-use crate::loaded::{exported_graphs, model_graphs, saturation};
-use crate::notice::Notice;
+use crate::loaded::{exported_graphs, model_graphs};
 use crate::options::LoadOptions;
 use crate::source::{EncodedSource, SourceEncoder};
 use crate::tokenizer::open_tokenizer;
@@ -32,7 +31,6 @@ pub struct LoadedEncoder {
     inputs: Vec<String>,
     outputs: Vec<String>,
     workers: NonZeroUsize,
-    notices: Vec<Notice>,
 }
 
 /// What the encoder reads.
@@ -64,7 +62,7 @@ impl LoadedEncoder {
             if options.engine == Engine::Reference { source.into_checkpoint() } else { source };
         let folder = source.folder()?;
         Manifest::check(folder)?;
-        let Configuration { config_json, config, .. } = Configuration::read(folder)?;
+        let Configuration { config_json, mut config, .. } = Configuration::read(folder)?;
         let reads = match config.front {
             Front::Tokens => {
                 let tokenizer =
@@ -82,9 +80,7 @@ impl LoadedEncoder {
         };
         let runtime = options.engine.open(options.device.first())?;
         let workers = options.n_workers();
-        let (mut config, mut notices) = (config, Vec::new());
         let model = if let ModelSource::Exported(_) = source {
-            notices.extend(saturation(folder, runtime.engine())?);
             None
         } else {
             let model = open(&source, folder, options, part)?;
@@ -103,18 +99,7 @@ impl LoadedEncoder {
         let (engine, inputs, outputs) =
             (session.engine().to_owned(), session.inputs().to_vec(), session.outputs().to_vec());
         drop(session);
-        Ok(Self {
-            source,
-            config_json,
-            config,
-            reads,
-            copies,
-            engine,
-            inputs,
-            outputs,
-            workers,
-            notices,
-        })
+        Ok(Self { source, config_json, config, reads, copies, engine, inputs, outputs, workers })
     }
 
     /// Where the model comes from.
@@ -125,11 +110,6 @@ impl LoadedEncoder {
     /// The engine with its version and provider.
     pub fn engine(&self) -> &str {
         &self.engine
-    }
-
-    /// What a user should know.
-    pub fn notices(&self) -> &[Notice] {
-        &self.notices
     }
 
     /// The model's configuration.

@@ -126,10 +126,7 @@ impl LoadedModel {
         let (workers, without_outputs) =
             (options.n_workers(), unread(attentions, files.config.front));
         let model = match &source {
-            ModelSource::Exported(folder) => {
-                notices.extend(saturation(folder, runtime.engine())?);
-                None
-            }
+            ModelSource::Exported(_) => None,
             ModelSource::File(_) if source.search_graph().is_some() => None,
             ModelSource::Checkpoint(_) | ModelSource::Preset(_) | ModelSource::File(_) => {
                 let (model, names) = source.open(0, options.ignore_unused)?;
@@ -569,20 +566,4 @@ pub(crate) fn model_graphs(
         Layout::Cognate,
         runtime.read_graphs(&f32_programs(model, Layout::Cognate, attentions)?, options)?,
     ))
-}
-
-/// Warns if ONNX Runtime accumulates 8-bit products in 16 bits, which saturate: its kernels for
-/// older x86 processors do.
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn saturation(folder: &Path, engine: Engine) -> Result<Option<Notice>> {
-    let has_vnni =
-        std::is_x86_feature_detected!("avx512vnni") || std::is_x86_feature_detected!("avxvnni");
-    let saturates =
-        engine == Engine::Ort && !has_vnni && Manifest::precision_of(folder)?.is_quantised();
-    Ok(saturates.then_some(Notice::NoVnni))
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn saturation(_: &Path, _: Engine) -> Result<Option<Notice>> {
-    Ok(None)
 }

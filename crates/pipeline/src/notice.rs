@@ -44,8 +44,6 @@ pub enum Notice {
         /// Operators and names of the graphs' nodes.
         nodes: Vec<String>,
     },
-    /// The processor lacks instructions for 8-bit products.
-    NoVnni,
     /// Several threads were requested, but the engine uses one.
     OneThread {
         /// The engine's name.
@@ -70,25 +68,42 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Notice::NoTargetLanguage { folder, codes } => {
-                write!(f, "{}: no target language is set; pass --target-language, one of {}", folder.display(), listed(codes))
+                write!(
+                    f,
+                    "{}: no target language is set; pass --target-language, one of {}",
+                    folder.display(),
+                    listed(codes)
+                )
             }
             Notice::UnusedTensors { folder, names } => {
-                let (n, tensors) = (names.len(), if names.len() == 1 { "tensor is" } else { "tensors are" });
-                write!(f, "{}: {n} {tensors} not used by the model of config.json: {}", folder.display(), listed(names))
+                let (n, tensors) =
+                    (names.len(), if names.len() == 1 { "tensor is" } else { "tensors are" });
+                write!(
+                    f,
+                    "{}: {n} {tensors} not used by the model of config.json: {}",
+                    folder.display(),
+                    listed(names)
+                )
             }
             Notice::NoTokenizer { reason, consequence } => write!(f, "{reason}; {consequence}"),
             Notice::LinesCut { file, n_cut, n_lines, limit } => {
-                write!(f, "{file}: {n_cut} of {n_lines} lines were truncated to {limit} tokens, the model's positions")
+                write!(
+                    f,
+                    "{file}: {n_cut} of {n_lines} lines were truncated to {limit} tokens, the model's positions"
+                )
             }
             Notice::LeftToProcessor { nodes } => {
-                let (n, are) = (nodes.len(), if nodes.len() == 1 { "node runs" } else { "nodes run" });
-                write!(f, "{n} {are} on the processor, not on the GPU, and will be slow: {}", listed(nodes))
+                let (n, are) =
+                    (nodes.len(), if nodes.len() == 1 { "node runs" } else { "nodes run" });
+                write!(
+                    f,
+                    "{n} {are} on the processor, not on the GPU, and will be slow: {}",
+                    listed(nodes)
+                )
             }
-            Notice::NoVnni => f.write_str(
-                "this processor has no VNNI instructions, without which ONNX Runtime's 8-bit sums saturate; expect worse translations, or \
-                 use an export in f32",
-            ),
-            Notice::OneThread { engine } => write!(f, "--threads: {engine} uses one thread; only ort uses several"),
+            Notice::OneThread { engine } => {
+                write!(f, "--threads: {engine} uses one thread; only ort uses several")
+            }
             Notice::ExportedAgain { folder } => write!(
                 f,
                 "{}: the graphs do not output attention weights; the checkpoint is exported to a temporary folder",

@@ -1,7 +1,7 @@
 //! `cognate.Embedder` and `cognate.Classifier`.
 
 use crate::arguments::{Keywords, Made};
-use crate::errors::{of_kind, raised, warn};
+use crate::errors::{of_kind, raised};
 use crate::interruptible::interruptible;
 use crate::texts::{self, Container};
 use cognate::{EmbedOptions, ErrorKind, ModelSource, Pooling};
@@ -54,7 +54,6 @@ impl Embedder {
             cognate::Embedder::load(ModelSource::find(made.model())?, &options)
         })?;
         let inner = opened.map_err(raised)?;
-        warn(py, inner.model().notices())?;
         Ok(Self { inner, made })
     }
 
@@ -106,7 +105,6 @@ impl Classifier {
             cognate::Classifier::load(ModelSource::find(made.model())?, &load)
         })?;
         let inner = opened.map_err(raised)?;
-        warn(py, inner.model().notices())?;
         Ok(Self { inner, made })
     }
 

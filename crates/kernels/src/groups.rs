@@ -1,5 +1,5 @@
-//! Products of rows of bytes with weights in panels, with four bytes of a column side by side: as
-//! many as an instruction multiplies in each lane of a vector.
+//! Products of rows of bytes with weights in panels, with those of a column side by side that are
+//! multiplied by four bytes of a row: as many as an instruction multiplies in each lane of a vector.
 
 use crate::panels::{Lines, Tiles, panels_of, tiles};
 use crate::parallel::{Parallel, Shared, by_columns};
@@ -14,7 +14,7 @@ pub(crate) const GROUP: usize = 4;
 /// Weights of a layer. Panels are as in [`Weights`](crate::Weights).
 #[derive(Debug)]
 pub(crate) struct Groups {
-    /// `[panels, groups, columns of a panel, 4]`
+    /// `[panels, groups, columns of a panel, bytes of a group]`
     pub(crate) panels: Lines<i8>,
     /// The initial sums of every column.
     pub(crate) starts: Vec<i32>,
@@ -25,15 +25,17 @@ pub(crate) struct Groups {
     pub(crate) outputs: usize,
     /// Number of columns of a panel.
     pub(crate) columns: usize,
+    /// Bytes of the weights of a group.
+    of_group: usize,
 }
 
 impl Groups {
-    /// Zeros, for vectors of `lanes` lanes.
-    pub(crate) fn zeros(bytes: usize, outputs: usize, lanes: usize) -> Self {
+    /// Zeros, for vectors of `lanes` lanes, and groups of `of_group` bytes.
+    pub(crate) fn zeros(bytes: usize, outputs: usize, lanes: usize, of_group: usize) -> Self {
         let columns = WIDE * lanes;
         let n = outputs.div_ceil(columns) * columns;
-        let panels = Lines::zeros(n * bytes.div_ceil(GROUP) * GROUP);
-        Self { panels, starts: vec![0; n], ends: vec![0.0; n], bytes, outputs, columns }
+        let panels = Lines::zeros(n * bytes.div_ceil(GROUP) * of_group);
+        Self { panels, starts: vec![0; n], ends: vec![0.0; n], bytes, outputs, columns, of_group }
     }
 
     /// Number of groups of a column.
@@ -41,11 +43,11 @@ impl Groups {
         self.bytes.div_ceil(GROUP)
     }
 
-    /// The index of a byte of a column in the panels.
+    /// The index of a byte of the weights of a column in the panels.
     pub(crate) fn place(&self, column: usize, byte: usize) -> usize {
-        let (panel, group) = (column / self.columns, byte / GROUP);
-        ((panel * self.groups() + group) * self.columns + column % self.columns) * GROUP
-            + byte % GROUP
+        let (panel, group) = (column / self.columns, byte / self.of_group);
+        ((panel * self.groups() + group) * self.columns + column % self.columns) * self.of_group
+            + byte % self.of_group
     }
 
     /// The weights of some outputs, in the given order.
@@ -53,13 +55,14 @@ impl Groups {
     /// # Panics
     /// If an output does not exist.
     pub(crate) fn select(&self, outputs: &[usize]) -> Self {
-        let mut made = Self::zeros(self.bytes, outputs.len(), self.columns / WIDE);
+        let of_group = self.of_group;
+        let mut made = Self::zeros(self.bytes, outputs.len(), self.columns / WIDE, of_group);
         for (place, &output) in outputs.iter().enumerate() {
             assert!(output < self.outputs, "output {output} of {}", self.outputs);
-            for byte in (0..self.bytes).step_by(GROUP) {
+            for byte in (0..self.groups() * of_group).step_by(of_group) {
                 let (from, to) = (self.place(output, byte), made.place(place, byte));
-                made.panels.all_mut()[to..to + GROUP]
-                    .copy_from_slice(&self.panels.all()[from..from + GROUP]);
+                made.panels.all_mut()[to..to + of_group]
+                    .copy_from_slice(&self.panels.all()[from..from + of_group]);
             }
             (made.starts[place], made.ends[place]) = (self.starts[output], self.ends[output]);
         }
@@ -112,11 +115,12 @@ pub(crate) struct Multiply<'a> {
 impl Multiply<'_> {
     #[inline(always)]
     pub(crate) fn run<D: Dots>(&self, dots: D) {
+        assert_eq!(self.weights.of_group, D::OF_GROUP, "packed for these instructions");
         tiles(self.n, self.weights.bytes, D::ROWS, self.panels.clone(), Block { work: self, dots });
     }
 }
 
-/// Products of four bytes in each lane of a vector.
+/// Products of four bytes of a row in each lane of a vector.
 ///
 /// # Safety
 /// The processor has the instructions; pointers are valid for a vector.
@@ -124,6 +128,8 @@ pub(crate) trait Dots: Copy {
     type Sums: Copy;
     type Scaled: Copy;
     const LANES: usize;
+    /// Bytes of the weights that are multiplied by four bytes of a row.
+    const OF_GROUP: usize = GROUP;
     /// Number of rows whose sums fit into registers.
     const ROWS: usize;
     unsafe fn load(self, starts: *const i32) -> Self::Sums;
@@ -140,7 +146,7 @@ struct Block<'w, 'a, D> {
 impl<D: Dots> Tiles for Block<'_, '_, D> {
     #[inline(always)]
     fn bytes(&self) -> usize {
-        self.work.weights.groups() * WIDE * D::LANES * GROUP
+        self.work.weights.groups() * WIDE * D::LANES * D::OF_GROUP
     }
 
     #[allow(clippy::needless_range_loop, reason = "constant places keep sums in registers")]
@@ -150,8 +156,8 @@ impl<D: Dots> Tiles for Block<'_, '_, D> {
         let (&Groups { bytes: width, outputs, .. }, groups, columns) =
             (*weights, weights.groups(), WIDE * D::LANES);
         let x = &x[row * width..][..ROWS * width];
-        let packed = &weights.panels.all()[panel * groups * columns * GROUP..]
-            [..PANELS * groups * columns * GROUP];
+        let packed = &weights.panels.all()[panel * groups * columns * D::OF_GROUP..]
+            [..PANELS * groups * columns * D::OF_GROUP];
         let (starts, ends) = (
             &weights.starts[panel * columns..][..PANELS * columns],
             &weights.ends[panel * columns..][..PANELS * columns],
@@ -175,7 +181,8 @@ impl<D: Dots> Tiles for Block<'_, '_, D> {
                     for half in 0..WIDE {
                         ask(packed
                             .as_ptr()
-                            .wrapping_add((group * columns + half * D::LANES) * GROUP + ahead));
+                            .wrapping_add((group * columns + half * D::LANES) * D::OF_GROUP)
+                            .wrapping_add(ahead));
                     }
                 }
                 for row in 0..ROWS {
@@ -183,7 +190,8 @@ impl<D: Dots> Tiles for Block<'_, '_, D> {
                         x.as_ptr().add(row * width + group * GROUP).cast::<u32>().read_unaligned();
                     for place in 0..PANELS {
                         for half in 0..WIDE {
-                            let at = ((place * groups + group) * columns + half * D::LANES) * GROUP;
+                            let at = ((place * groups + group) * columns + half * D::LANES)
+                                * D::OF_GROUP;
                             sums[row][place][half] =
                                 dots.dot(sums[row][place][half], bytes, packed.as_ptr().add(at));
                         }
@@ -199,7 +207,8 @@ impl<D: Dots> Tiles for Block<'_, '_, D> {
                     let bytes = u32::from_ne_bytes(bytes);
                     for place in 0..PANELS {
                         for half in 0..WIDE {
-                            let at = ((place * groups + whole) * columns + half * D::LANES) * GROUP;
+                            let at = ((place * groups + whole) * columns + half * D::LANES)
+                                * D::OF_GROUP;
                             sums[row][place][half] =
                                 dots.dot(sums[row][place][half], bytes, packed.as_ptr().add(at));
                         }

@@ -4,12 +4,14 @@
 //! `x: u8 [n, inputs]`, `W: i8 [outputs, inputs]`, `out: f32 [n, outputs]`, one factor per output.
 //! Sums are 32-bit integers, which are exact in any order of summation.
 
+#[cfg(target_arch = "aarch64")]
+mod neon;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod tiles;
 #[cfg(target_arch = "x86_64")]
 mod vectors;
 
-use crate::groups::{Dots, GROUP, Groups};
+use crate::groups::{Dots, GROUP, Groups, Multiply};
 use crate::parallel::Parallel;
 use std::ops::Range;
 
@@ -19,7 +21,8 @@ const ZERO: i32 = 128;
 /// Weights of a layer in 8-bit integers.
 #[derive(Debug)]
 pub struct IntegerWeights {
-    /// Sums start with `-128 · Σ weights`, and are multiplied by the factors.
+    /// Sums start with `-128 · Σ weights`, unless products subtract 128 from the bytes, and are
+    /// multiplied by the factors.
     groups: Groups,
     set: Set,
 }
@@ -34,6 +37,11 @@ enum Set {
     Avx512Vnni,
     #[cfg(target_arch = "x86_64")]
     AvxVnni,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// Of ARM.
+    #[cfg(target_arch = "aarch64")]
+    DotProducts,
     /// Any processor; slow.
     Scalar,
 }
@@ -48,6 +56,13 @@ impl Set {
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxvnni") {
                 return Self::AvxVnni;
             }
+            if is_x86_feature_detected!("avx2") {
+                return Self::Avx2;
+            }
+        }
+        #[cfg(all(target_arch = "aarch64", not(miri)))]
+        if std::arch::is_aarch64_feature_detected!("dotprod") {
+            return Self::DotProducts;
         }
         Self::Scalar
     }
@@ -58,8 +73,28 @@ impl Set {
             #[cfg(target_arch = "x86_64")]
             Self::Tiles | Self::Avx512Vnni => 16,
             #[cfg(target_arch = "x86_64")]
-            Self::AvxVnni => 8,
+            Self::AvxVnni | Self::Avx2 => 8,
+            #[cfg(target_arch = "aarch64")]
+            Self::DotProducts => 4,
             Self::Scalar => 1,
+        }
+    }
+
+    /// What is subtracted from the bytes of a row by the sums' first values, not by the products.
+    fn zero(self) -> i32 {
+        match self {
+            #[cfg(target_arch = "aarch64")]
+            Self::DotProducts => 0,
+            _ => ZERO,
+        }
+    }
+
+    /// Bytes of a row that stand for one input, and the bytes of the weights of a group.
+    fn sizes(self) -> [usize; 2] {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => [vectors::WIDENED; 2],
+            _ => [1, GROUP],
         }
     }
 }
@@ -81,14 +116,15 @@ impl IntegerWeights {
     fn packed(inputs: usize, weights: &[u8], factors: &[f32], set: Set) -> Self {
         let outputs = factors.len();
         assert_eq!(weights.len(), inputs * outputs, "[inputs, outputs]");
-        let mut groups = Groups::zeros(inputs, outputs, set.lanes());
+        let [bytes, of_group] = set.sizes();
+        let mut groups = Groups::zeros(inputs * bytes, outputs, set.lanes(), of_group);
         for (input, row) in weights.chunks_exact(outputs.max(1)).enumerate() {
             for (panel, part) in row.chunks(groups.columns).enumerate() {
                 let column = panel * groups.columns;
                 let (first, all) = (groups.place(column, input), groups.panels.all_mut());
                 for (index, weight) in part.iter().map(|&weight| weight as i8).enumerate() {
-                    all[first + index * GROUP] = weight;
-                    groups.starts[column + index] -= ZERO * i32::from(weight);
+                    all[first + index * of_group] = weight;
+                    groups.starts[column + index] -= set.zero() * i32::from(weight);
                 }
             }
         }
@@ -101,12 +137,13 @@ impl IntegerWeights {
     /// # Panics
     /// If an output does not exist.
     pub fn select(&self, outputs: &[usize]) -> Self {
-        Self { groups: self.groups.select(outputs), set: self.set }
+        Self { groups: self.groups.select(outputs), ..*self }
     }
 
     /// Width of the rows that are multiplied.
     pub fn inputs(&self) -> usize {
-        self.groups.bytes
+        let [bytes, _] = self.set.sizes();
+        self.groups.bytes / bytes
     }
 
     /// Width of the product's rows.
@@ -133,7 +170,7 @@ impl IntegerWeights {
         out: &mut [f32],
         threads: &dyn Parallel,
     ) {
-        self.groups.multiply(x, &columns, out, threads, |work| match self.set {
+        let work = |work: &Multiply<'_>| match self.set {
             // SAFETY: weights are packed for instructions that this processor has, here and below.
             #[cfg(all(target_arch = "x86_64", not(miri)))]
             Set::Tiles if tiles::fit(work.n, work.weights) => unsafe { tiles::multiply(work) },
@@ -142,9 +179,22 @@ impl IntegerWeights {
             Set::Tiles | Set::Avx512Vnni => unsafe { vectors::with_avx512(work) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Set::AvxVnni => unsafe { vectors::with_avx(work) },
+            Set::AvxVnni => unsafe { vectors::with_avx_vnni(work) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => unsafe { vectors::with_avx2(work) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            Set::DotProducts => unsafe { neon::with_dot_products(work) },
             Set::Scalar => work.run(Scalar),
-        });
+        };
+        match self.set {
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => vectors::widened(x, |x| {
+                self.groups.multiply(x, &columns, out, threads, work);
+            }),
+            _ => self.groups.multiply(x, &columns, out, threads, work),
+        }
     }
 }
 
@@ -208,6 +258,13 @@ mod tests {
             if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxvnni") {
                 sets.push(Set::AvxVnni);
             }
+            if is_x86_feature_detected!("avx2") {
+                sets.push(Set::Avx2);
+            }
+        }
+        #[cfg(all(target_arch = "aarch64", not(miri)))]
+        if std::arch::is_aarch64_feature_detected!("dotprod") {
+            sets.push(Set::DotProducts);
         }
         sets
     }

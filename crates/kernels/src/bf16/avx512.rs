@@ -1,7 +1,7 @@
 //! Products of pairs of bfloat16 (AVX-512 BF16).
 
 use super::{PAIR, nearest, padded_bf16};
-use crate::groups::{Dots, Groups, Multiply};
+use crate::groups::{Dots, GROUP, Groups, Multiply};
 use crate::parallel::Parallel;
 use pulp::{Arch, Simd, WithSimd};
 use std::arch::x86_64::*;
@@ -30,7 +30,7 @@ impl Pairs {
         bias: Option<&[f32]>,
     ) -> Self {
         let (mut groups, mut row) =
-            (Groups::zeros(inputs * SIZE, outputs, LANES), vec![0.0; inputs]);
+            (Groups::zeros(inputs * SIZE, outputs, LANES, GROUP), vec![0.0; inputs]);
         let step = groups.columns * SIZE * PAIR;
         for output in 0..outputs {
             fill(output, &mut row);

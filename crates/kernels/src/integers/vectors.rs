@@ -1,7 +1,10 @@
-//! Products of four bytes in each lane of a vector (AVX-512 VNNI and AVX-VNNI).
+//! Products of four bytes in each lane of a vector (AVX-512 VNNI and AVX-VNNI), and of two pairs of
+//! 16 bits (AVX2).
 
 use crate::groups::{Dots, Multiply};
 use std::arch::x86_64::*;
+use std::cell::Cell;
+use std::slice;
 
 #[derive(Clone, Copy)]
 struct Avx512Vnni;
@@ -83,12 +86,80 @@ impl Dots for AvxVnni {
     }
 }
 
+/// Rows of bytes that are widened to 16 bits. `vpmaddubsw` multiplies bytes, but its sums of two
+/// products saturate.
+#[derive(Clone, Copy)]
+struct Avx2;
+
+impl Dots for Avx2 {
+    type Sums = __m256i;
+    type Scaled = __m256;
+    const LANES: usize = 8;
+    const OF_GROUP: usize = WIDENED;
+    const ROWS: usize = 5;
+
+    #[inline(always)]
+    unsafe fn load(self, sums: *const i32) -> __m256i {
+        // SAFETY: by contract, here and below.
+        unsafe { _mm256_loadu_si256(sums.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn dot(self, sums: __m256i, pair: u32, weights: *const i8) -> __m256i {
+        // SAFETY: by contract.
+        unsafe {
+            let weights = _mm256_cvtepi8_epi16(_mm_loadu_si128(weights.cast()));
+            let products = _mm256_madd_epi16(_mm256_set1_epi32(pair as i32), weights);
+            _mm256_add_epi32(sums, products)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn scaled(self, sums: __m256i, factors: *const f32) -> __m256 {
+        // SAFETY: by contract.
+        unsafe { _mm256_mul_ps(_mm256_cvtepi32_ps(sums), _mm256_loadu_ps(factors)) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, numbers: __m256, out: *mut f32) {
+        // SAFETY: by contract.
+        unsafe { _mm256_storeu_ps(out, numbers) }
+    }
+}
+
+/// Bytes of a number of 16 bits, and the weights of a pair of them.
+pub(super) const WIDENED: usize = 2;
+
+thread_local! {
+    /// Memory of widened rows, reused by the next product.
+    static ROWS: Cell<Vec<u16>> = const { Cell::new(Vec::new()) };
+}
+
+/// Calls `work` with the bytes of all numbers, widened to 16 bits.
+pub(super) fn widened(x: &[u8], work: impl FnOnce(&[u8])) {
+    let mut rows = ROWS.take();
+    rows.clear();
+    rows.extend(x.iter().map(|&byte| u16::from(byte)));
+    // SAFETY: any two bytes of a number are valid bytes.
+    work(unsafe { slice::from_raw_parts(rows.as_ptr().cast(), size_of_val(&*rows)) });
+    rows.shrink_to(MOST);
+    ROWS.set(rows);
+}
+
+/// Most widened numbers that keep their memory.
+const MOST: usize = 1 << 20;
+
 #[target_feature(enable = "avx512f,avx512vnni")]
 pub(super) fn with_avx512(work: &Multiply<'_>) {
     work.run(Avx512Vnni);
 }
 
 #[target_feature(enable = "avx2,avxvnni")]
-pub(super) fn with_avx(work: &Multiply<'_>) {
+pub(super) fn with_avx_vnni(work: &Multiply<'_>) {
     work.run(AvxVnni);
+}
+
+#[target_feature(enable = "avx2")]
+pub(super) fn with_avx2(work: &Multiply<'_>) {
+    work.run(Avx2);
 }

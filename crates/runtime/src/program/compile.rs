@@ -382,7 +382,7 @@ impl<'b, 'g> Builder<'b, 'g> {
                     true => Step::Output(Box::new(self.output_layer(
                         x,
                         made,
-                        LayerWeights::Floats(Floats::new(source)),
+                        LayerWeights::Floats(Box::new(Floats::new(source))),
                     ))),
                     false => Step::Product { x, weights: source.pack(), out: made },
                 }
@@ -411,7 +411,7 @@ impl<'b, 'g> Builder<'b, 'g> {
                         let layer = self.output_layer(
                             x,
                             made,
-                            LayerWeights::Integers(Screen::of(weights, bias.as_deref())),
+                            LayerWeights::Integers(Box::new(Screen::of(weights, bias.as_deref()))),
                         );
                         Step::Output(Box::new(OutputLayer { steps, ..layer }))
                     }

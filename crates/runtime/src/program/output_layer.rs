@@ -39,8 +39,8 @@ pub(super) struct OutputLayer {
 }
 
 pub(super) enum LayerWeights {
-    Floats(Floats),
-    Integers(Screen),
+    Floats(Box<Floats>),
+    Integers(Box<Screen>),
 }
 
 /// Weights with the packed forms that calls have used.
@@ -298,7 +298,7 @@ impl OutputLayer {
         chosen: &mut Option<Chosen>,
     ) -> Vec<Best> {
         let all_columns = match &self.weights {
-            LayerWeights::Integers(screen) => Some(screen),
+            LayerWeights::Integers(screen) => Some(&**screen),
             LayerWeights::Floats(floats) => floats.screen(),
         };
         let (columns, screen) = match (chosen, all_columns) {

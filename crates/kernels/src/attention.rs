@@ -159,6 +159,17 @@ impl Attention {
     /// If a slice is shorter than its dimensions.
     pub fn read<N: Stored>(
         &self,
+        queries: (&[f32], usize),
+        memory: &Memory<'_, N>,
+        into: Results<'_>,
+        threads: &dyn Parallel,
+    ) {
+        N::attend(self, queries, memory, into, threads);
+    }
+
+    #[inline(always)]
+    pub(crate) fn read_stored<N: Stored>(
+        &self,
         (queries, stride): (&[f32], usize),
         memory: &Memory<'_, N>,
         into: Results<'_>,

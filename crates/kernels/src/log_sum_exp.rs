@@ -292,15 +292,21 @@ mod tests {
                 };
                 given.differentiate(of, to, threads);
                 let n_found = 3 + usize::from(bias.is_some());
-                for (name, (found, exact)) in
-                    ["l", "dH", "dW", "db"].iter().zip(found.iter().zip(&exact)).take(n_found)
+                let terms = [("l", width), ("dH", vocab), ("dW", n), ("db", n)];
+                for ((name, terms), (found, exact)) in
+                    terms.iter().zip(found.iter().zip(&exact)).take(n_found)
                 {
                     let norm = |number: &dyn Fn(usize) -> f64| {
                         (0..found.len()).map(|place| number(place).powi(2)).sum::<f64>().sqrt()
                     };
                     let error = norm(&|place| f64::from(found[place]) - exact[place].sum)
                         / norm(&|place| exact[place].size);
-                    assert!(error < 1e-6, "{n} {width} {vocab}: {name} differs by {error:e}");
+                    // Rounding errors of many sums grow with the root of the number of terms.
+                    let limit = (*terms as f64).sqrt() * f64::from(f32::EPSILON) / 2.0;
+                    assert!(
+                        error < limit.max(1e-6),
+                        "{n} {width} {vocab}: {name} differs by {error:e}"
+                    );
                 }
             }
         }

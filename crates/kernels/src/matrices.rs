@@ -164,7 +164,7 @@ thread_local! {
 mod tests {
     use super::*;
     use crate::parallel::Serial;
-    use crate::testing::{InTurn, numbers};
+    use crate::testing::{InTurn, numbers, rounding};
 
     /// Sizes that fill tiles and sizes that do not, each matrix and its transpose in memory.
     #[test]
@@ -221,7 +221,7 @@ mod tests {
                         products.fold((0.0, 1.0), |(sum, size), x| (sum + x, size + x.abs()));
                     let expected = sum + bias.map_or(0.0, |bias| f64::from(bias[column]));
                     assert!(
-                        (f64::from(found) - expected).abs() < 1e-6 * size,
+                        (f64::from(found) - expected).abs() < rounding(inputs) * size,
                         "{sizes:?} {turned:?} {row} {column}: {found} {expected}"
                     );
                 }

@@ -58,3 +58,9 @@ impl Parallel for InTurn {
         3
     }
 }
+
+/// The largest rounding error of a sum of `n` products and a bias in f32, relative to the sum of
+/// their magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.1).
+pub(crate) fn rounding(n: usize) -> f64 {
+    (n + 2) as f64 * f64::from(f32::EPSILON) / 2.0
+}

@@ -22,9 +22,9 @@ pub struct Options {
     /// Also test CUDA; needs a GPU, CUDA 13 and cuDNN 9 (set LD_LIBRARY_PATH to their folders)
     #[arg(long)]
     cuda: bool,
-    /// Also check the documentation and other systems, build the packages, a crate outside of the
-    /// workspace that uses them, each feature alone, the Python wheel, whose tests it runs, and the
-    /// JavaScript examples of onnx/README.md
+    /// Also check the documentation and other systems, run kernels on an emulated ARM processor,
+    /// build the packages, a crate outside of the workspace that uses them, each feature alone, the
+    /// Python wheel, whose tests it runs, and the JavaScript examples of onnx/README.md
     #[arg(long)]
     full: bool,
     /// Skip distributed training, which is tested if an MPI and libclang are installed
@@ -100,6 +100,10 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         {
             skipped.add("other systems", reason);
         }
+        if let Some(reason) = steps.step("kernels on ARM", || systems::emulate(workspace)).flatten()
+        {
+            skipped.add("kernels on ARM", reason);
+        }
         steps.step("packages", || packages::check(workspace));
         steps.step("features", || packages::check_features(workspace));
         if let Some(reason) = steps.step("Python wheel", || wheel::check(workspace)).flatten() {
@@ -111,7 +115,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             skipped.add("JavaScript examples", reason);
         }
     } else {
-        let checks = "documentation, other systems, packages, features, the Python wheel, the JavaScript examples";
+        let checks = "documentation, other systems, kernels on ARM, packages, features, the Python wheel, the JavaScript examples";
         skipped.add(checks, "checked only with --full");
     }
     let finished = steps.finish();

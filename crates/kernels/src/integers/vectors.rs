@@ -1,7 +1,7 @@
 //! Products of four bytes in each lane of a vector (AVX-512 VNNI and AVX-VNNI), and of two pairs of
 //! 16 bits (AVX2).
 
-use crate::groups::{Dots, Multiply};
+use crate::groups::{Dots, GROUP, Multiply};
 use std::arch::x86_64::*;
 use std::cell::Cell;
 use std::slice;
@@ -46,14 +46,17 @@ impl Dots for Avx512Vnni {
     }
 }
 
+/// With VNNI, or with rows of bytes that are widened to 16 bits: `vpmaddubsw` multiplies bytes, but
+/// its sums of two products saturate.
 #[derive(Clone, Copy)]
-struct AvxVnni;
+struct Avx2<const VNNI: bool>;
 
-impl Dots for AvxVnni {
+impl<const VNNI: bool> Dots for Avx2<VNNI> {
     type Sums = __m256i;
     type Scaled = __m256;
     const LANES: usize = 8;
-    const ROWS: usize = 6;
+    const OF_GROUP: usize = if VNNI { GROUP } else { WIDENED };
+    const ROWS: usize = if VNNI { 6 } else { 5 };
 
     #[inline(always)]
     unsafe fn load(self, sums: *const i32) -> __m256i {
@@ -65,52 +68,13 @@ impl Dots for AvxVnni {
     unsafe fn dot(self, sums: __m256i, bytes: u32, weights: *const i8) -> __m256i {
         // SAFETY: by contract.
         unsafe {
-            _mm256_dpbusd_avx_epi32(
-                sums,
-                _mm256_set1_epi32(bytes as i32),
-                _mm256_loadu_si256(weights.cast()),
-            )
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn scaled(self, sums: __m256i, factors: *const f32) -> __m256 {
-        // SAFETY: by contract.
-        unsafe { _mm256_mul_ps(_mm256_cvtepi32_ps(sums), _mm256_loadu_ps(factors)) }
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, numbers: __m256, out: *mut f32) {
-        // SAFETY: by contract.
-        unsafe { _mm256_storeu_ps(out, numbers) }
-    }
-}
-
-/// Rows of bytes that are widened to 16 bits. `vpmaddubsw` multiplies bytes, but its sums of two
-/// products saturate.
-#[derive(Clone, Copy)]
-struct Avx2;
-
-impl Dots for Avx2 {
-    type Sums = __m256i;
-    type Scaled = __m256;
-    const LANES: usize = 8;
-    const OF_GROUP: usize = WIDENED;
-    const ROWS: usize = 5;
-
-    #[inline(always)]
-    unsafe fn load(self, sums: *const i32) -> __m256i {
-        // SAFETY: by contract, here and below.
-        unsafe { _mm256_loadu_si256(sums.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn dot(self, sums: __m256i, pair: u32, weights: *const i8) -> __m256i {
-        // SAFETY: by contract.
-        unsafe {
-            let weights = _mm256_cvtepi8_epi16(_mm_loadu_si128(weights.cast()));
-            let products = _mm256_madd_epi16(_mm256_set1_epi32(pair as i32), weights);
-            _mm256_add_epi32(sums, products)
+            let bytes = _mm256_set1_epi32(bytes as i32);
+            if VNNI {
+                _mm256_dpbusd_avx_epi32(sums, bytes, _mm256_loadu_si256(weights.cast()))
+            } else {
+                let weights = _mm256_cvtepi8_epi16(_mm_loadu_si128(weights.cast()));
+                _mm256_add_epi32(sums, _mm256_madd_epi16(bytes, weights))
+            }
         }
     }
 
@@ -130,6 +94,9 @@ impl Dots for Avx2 {
 /// Bytes of a number of 16 bits, and the weights of a pair of them.
 pub(super) const WIDENED: usize = 2;
 
+/// Most widened numbers that keep their memory.
+const MOST: usize = 1 << 20;
+
 thread_local! {
     /// Memory of widened rows, reused by the next product.
     static ROWS: Cell<Vec<u16>> = const { Cell::new(Vec::new()) };
@@ -146,9 +113,6 @@ pub(super) fn widened(x: &[u8], work: impl FnOnce(&[u8])) {
     ROWS.set(rows);
 }
 
-/// Most widened numbers that keep their memory.
-const MOST: usize = 1 << 20;
-
 #[target_feature(enable = "avx512f,avx512vnni")]
 pub(super) fn with_avx512(work: &Multiply<'_>) {
     work.run(Avx512Vnni);
@@ -156,10 +120,10 @@ pub(super) fn with_avx512(work: &Multiply<'_>) {
 
 #[target_feature(enable = "avx2,avxvnni")]
 pub(super) fn with_avx_vnni(work: &Multiply<'_>) {
-    work.run(AvxVnni);
+    work.run(Avx2::<true>);
 }
 
 #[target_feature(enable = "avx2")]
 pub(super) fn with_avx2(work: &Multiply<'_>) {
-    work.run(Avx2);
+    work.run(Avx2::<false>);
 }

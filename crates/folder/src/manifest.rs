@@ -187,7 +187,7 @@ impl Manifest {
     /// The manifest in `folder`; `None` if there is none.
     ///
     /// # Errors
-    /// If it cannot be read, or has a newer format.
+    /// If it cannot be read, has a newer format, or a precision of no name in [`Precision::ALL`].
     pub fn read(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(FILE);
         let Some(text) = read_if_there(&path)? else { return Ok(None) };
@@ -214,7 +214,8 @@ impl Manifest {
     /// checkpoint. A folder without a manifest is accepted: other programs write such folders.
     ///
     /// # Errors
-    /// If the format is newer than this version, or a file of the checkpoint was replaced.
+    /// If the format is newer than this version, the precision unknown, or a file of the checkpoint
+    /// replaced.
     pub fn check(folder: &Path) -> Result<()> {
         for (file, stamp) in in_place(folder)?.unwrap_or_default() {
             let path = folder.join(file);
@@ -287,6 +288,7 @@ struct Header {
     source: serde_json::Value,
     #[serde(default)]
     files: serde_json::Value,
+    precision: Option<String>,
 }
 
 impl Header {
@@ -297,6 +299,10 @@ impl Header {
                 "format_version {} is newer than this program, which reads {FORMAT}; update it",
                 header.format_version
             );
+            return Err(Error::new(ErrorKind::Manifest, path.display(), message));
+        }
+        if let Some(Err(problem)) = header.precision.as_deref().map(str::parse::<Precision>) {
+            let message = format_args!("precision: {problem}");
             return Err(Error::new(ErrorKind::Manifest, path.display(), message));
         }
         header.check_names(path)?;

@@ -155,11 +155,12 @@ fn differences(name: &str) -> Vec<String> {
                 relative(&ours, &double),
                 CLOSE.beside(relative(&single, &double)).relative_l2,
             );
-            // The digits of f32 are relative to what is added up; and two programs may round either
-            // way.
+            // The digits of f32 are relative to what is added up; and where a row magnifies
+            // roundings, programs differ: the worst of Whisper's is 4.9e-5 in PyTorch's f32, 6.1e-5
+            // in ONNX Runtime, and 1.1e-4 in tract without AVX-512.
             let largest = double.iter().fold(0f64, |largest, number| largest.max(number.abs()));
             let bound =
-                SINGLE_BOUND.max(CLOSE.relative_l2 * largest).max(2.0 * distance(&single, &double));
+                SINGLE_BOUND.max(CLOSE.relative_l2 * largest).max(3.0 * distance(&single, &double));
             hold("max abs", distance(&ours, &double), bound);
         }
     }

@@ -15,7 +15,7 @@ use cognate_testing::{Golden, golden, golden_models};
 use std::collections::BTreeSet;
 
 /// The largest difference of a score relative to PyTorch's.
-const BOUND: f32 = 1e-4;
+pub(crate) const BOUND: f32 = 1e-4;
 
 /// Where the reference prefers a score by less than this, rounding to f32 may prefer the other. No
 /// margin of these models is near it, so that as many are below it on every processor.

@@ -12,7 +12,7 @@ pub struct Tolerance {
     /// Maximum relative L2 error, `|out - ref| / |ref|`.
     pub relative_l2: f64,
     /// Minimum share of equal choices in steps of greedy decoding, each after the reference's own
-    /// tokens.
+    /// tokens; below 1, a step may differ, however few they are.
     pub equal_steps: f64,
     /// Minimum mean cosine with the reference's vectors: those of texts by an encoder-only model,
     /// or the states of an encoder that reads audio. If set, it replaces the bound on that

@@ -13,11 +13,11 @@ import ctranslate2
 import torch
 from ctranslate2.converters import transformers as loaders
 from ctranslate2.converters.converter import Converter
-from transformers import AutoConfig, AutoModelForSeq2SeqLM
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, WhisperForConditionalGeneration
 
 from words import Words
 
-LOADERS = {"marian": loaders.MarianMTLoader, "m2m_100": loaders.M2M100Loader, "t5": loaders.T5Loader}
+LOADERS = {"marian": loaders.MarianMTLoader, "m2m_100": loaders.M2M100Loader, "t5": loaders.T5Loader, "whisper": loaders.WhisperLoader}
 
 
 class FromCheckpoint(Converter):
@@ -25,7 +25,8 @@ class FromCheckpoint(Converter):
         self.folder = folder
 
     def _load(self):
-        model = AutoModelForSeq2SeqLM.from_pretrained(self.folder).eval()
+        is_speech = AutoConfig.from_pretrained(self.folder).model_type == "whisper"
+        model = (WhisperForConditionalGeneration if is_speech else AutoModelForSeq2SeqLM).from_pretrained(self.folder).eval()
         with torch.no_grad():
             return LOADERS[model.config.model_type]()(model, Words(model.config))
 

@@ -2,7 +2,8 @@
 
     python serve.py KIND FOLDER THREADS [cpu | cuda | cuda:1]
 
-A request is {"sources": [[5, 6, 0]], "beams": 4, "new_tokens": 32}, each source with its end token. The first answer is the engine.
+A request is {"sources": [[5, 6, 0]], "beams": 4, "new_tokens": 32}, each source with its end token; of a speech model it is {"windows": 8,
+"prompt": [50259], ...}, windows of random frames and the tokens after the start token. The first answer is the engine.
 Each sentence gets exactly `new_tokens` tokens: the end token is forbidden until then. PyTorch and Optimum also answer
 {"sources": [[5, 6, 0], [7, 0]], "beams": 4, "batch": 1}, by the tokens of each sentence up to its end token.
 """
@@ -68,7 +69,10 @@ def ctranslate2(compute_type):
 
     from words import Words
 
-    words = Words(AutoConfig.from_pretrained(os.path.dirname(folder) + "/checkpoint"))
+    config = AutoConfig.from_pretrained(os.path.dirname(folder) + "/checkpoint")
+    if config.model_type == "whisper":
+        return whisper(config, compute_type)
+    words = Words(config)
     processor, _, number = device.partition(":")
     translator = ctranslate2.Translator(
         folder, device=processor, device_index=int(number or 0), inter_threads=1, intra_threads=threads, compute_type=compute_type
@@ -78,6 +82,29 @@ def ctranslate2(compute_type):
         limits = {"min_decoding_length": new_tokens, "max_decoding_length": new_tokens}
         found = translator.translate_batch([[words.words[token] for token in source] for source in sources], beam_size=beams, **limits)
         return [result.hypotheses[0] for result in found]
+
+    return f"CTranslate2 {ctranslate2.__version__}", call
+
+
+def whisper(config, compute_type):
+    import ctranslate2
+    import numpy
+
+    processor, _, number = device.partition(":")
+    model = ctranslate2.models.Whisper(
+        folder, device=processor, device_index=int(number or 0), inter_threads=1, intra_threads=threads, compute_type=compute_type
+    )
+    frames = {}
+
+    def call(windows, prompt, beams, new_tokens):
+        if windows not in frames:
+            shape = (windows, config.num_mel_bins, 2 * config.max_source_positions)
+            frames[windows] = numpy.random.default_rng(1).uniform(-1, 1, shape).astype(numpy.float32)
+        # At most half of `max_length` are new tokens.
+        limits = {"max_length": 2 * new_tokens, "suppress_tokens": [config.eos_token_id], "suppress_blank": False}
+        prompts = [[config.decoder_start_token_id, *prompt]] * windows
+        found = model.generate(ctranslate2.StorageView.from_array(frames[windows]), prompts, beam_size=beams, **limits)
+        return [result.sequences_ids[0] for result in found]
 
     return f"CTranslate2 {ctranslate2.__version__}", call
 
@@ -101,10 +128,13 @@ KINDS = {
 engine, call = KINDS[kind]()
 answer(engine=engine, load_seconds=time.perf_counter() - started)
 for request in requests():
-    sources, limit = request["sources"], request.get("new_tokens")
+    sources, limit = request.get("sources", []), request.get("new_tokens")
     before, processor = time.perf_counter(), time.process_time()
     batch = request.get("batch", len(sources))
-    found = [tokens for first in range(0, len(sources), batch) for tokens in call(sources[first : first + batch], request["beams"], limit)]
+    if "windows" in request:
+        found = call(request["windows"], request["prompt"], request["beams"], limit)
+    else:
+        found = [tokens for first in range(0, len(sources), batch) for tokens in call(sources[first : first + batch], request["beams"], limit)]
     seconds, processor = time.perf_counter() - before, time.process_time() - processor
     if limit:
         answer(seconds=seconds, tokens=sum(len(tokens) for tokens in found))

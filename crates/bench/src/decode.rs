@@ -15,7 +15,6 @@ pub mod ways;
 use fs_err as fs;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::json;
 
 use self::limits::Limits;
 use self::report::{Block, Report, Row};
@@ -205,7 +204,7 @@ fn measure(
         .map(|(way, driver)| Row::new(way, &driver.greeting, calls.len()))
         .collect();
     for (index, column) in calls.iter().enumerate() {
-        let request = json!({ "sources": shape.sources(column.batch), "beams": column.beams, "new_tokens": shape.lengths[1] });
+        let request = shape.request(*column);
         // In round 0 buffers grow and graphs are planned for new shapes.
         for round in 0..=options.rounds {
             for (row, driver) in rows.iter_mut().zip(&mut drivers) {

@@ -361,7 +361,7 @@ pub(crate) fn encoded(
     }
     // The previous batch's outputs are freed before new ones are computed.
     drop(before);
-    let (mut outputs, mask) = encode(encoder, sources, pad_token)?;
+    let (mut outputs, mask) = encode(encoder, sources, pad_token, decoder.has_own_memory())?;
     let mut state: Values = mask.into_iter().map(|mask| (ATTENTION_MASK, mask)).collect();
     for name in &given {
         let value = outputs.remove(name).ok_or_else(|| missing("encoder", name))?;
@@ -370,11 +370,13 @@ pub(crate) fn encoded(
     Ok(state)
 }
 
-/// Runs the encoder; returns its outputs and the mask of tokens.
+/// Runs the encoder; returns its outputs and the mask of tokens. Windows of audio run `together`,
+/// or one after the other.
 pub(crate) fn encode(
     encoder: &mut dyn Session,
     sources: Sources<'_>,
     pad_token: i64,
+    together: bool,
 ) -> Result<(Values, Option<ArrayD<i64>>)> {
     match sources {
         Sources::Tokens(tokens) => {
@@ -389,10 +391,10 @@ pub(crate) fn encode(
             let mut run =
                 |part: ArrayD<f32>| encoder.run(&[(name.clone(), part)].into_iter().collect());
             // Frames of audio, unlike pixels, have no channels. A window has so many positions that
-            // an encoder gains nothing from several at once, and their attention weights would take
-            // most of the memory.
+            // an encoder on a processor gains nothing from several at once, and their attention
+            // weights would take most of the memory.
             let is_audio = features.ndim() == 3;
-            if !is_audio || features.len_of(Axis(0)) <= 1 {
+            if together || !is_audio || features.len_of(Axis(0)) <= 1 {
                 return Ok((run(features.clone())?, None));
             }
             let mut outputs = BTreeMap::new();

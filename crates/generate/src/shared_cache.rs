@@ -331,10 +331,14 @@ impl Decoder for SharedCacheDecoder {
 
     fn start(&mut self, sources: Sources<'_>, beams: usize) -> Result<()> {
         let mut last = mem::take(&mut self.state);
-        // An encoder of frames uses more memory than it costs to allocate the caches again.
-        let is_kept = |_: &Value| !matches!(sources, Sources::Features(_));
-        let caches: Vec<_> =
-            self.caches.iter().map(|(name, _)| (name, last.remove(name).filter(is_kept))).collect();
+        // An encoder of frames uses more memory than it costs to allocate the caches again. A
+        // device's are reserved again where they were.
+        let is_kept = !matches!(sources, Sources::Features(_)) && !self.decoder.has_own_memory();
+        let caches: Vec<_> = self
+            .caches
+            .iter()
+            .map(|(name, _)| (name, last.remove(name).filter(|_| is_kept)))
+            .collect();
         match &mut self.before {
             Before::Encoder(encoder) => {
                 self.state = encoded(

@@ -21,6 +21,8 @@ from transformers import (
     MarianMTModel,
     T5Config,
     T5ForConditionalGeneration,
+    WhisperConfig,
+    WhisperForConditionalGeneration,
 )
 
 BASE = {
@@ -68,6 +70,13 @@ def nllb_600m():
     return M2M100ForConditionalGeneration(M2M100Config(vocab_size=256206, max_position_embeddings=1024, encoder_layerdrop=0.0, decoder_layerdrop=0.0, **shape))
 
 
+def whisper_small():
+    """openai/whisper-small's shape: 241.7 million parameters, 967 MB."""
+    shape = {name: value * 3 // 2 for name, value in BASE.items() if not name.endswith("_layers")}
+    special = {"bos_token_id": 50257, "eos_token_id": 50257, "pad_token_id": 50257, "decoder_start_token_id": 50258}
+    return WhisperForConditionalGeneration(WhisperConfig(encoder_layers=12, decoder_layers=12, **shape, **special))
+
+
 def bert_base():
     """google-bert/bert-base-uncased's shape: 109.5 million parameters, 438 MB."""
     return BertModel(BertConfig())
@@ -85,6 +94,7 @@ SHAPES = {
     "bart-base": bart_base,
     "m2m100-small": m2m100_small,
     "nllb-600m": nllb_600m,
+    "whisper-small": whisper_small,
     "bert-base": bert_base,
     "gpt2": gpt2,
 }

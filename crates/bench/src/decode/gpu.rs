@@ -6,7 +6,6 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use fs_err as fs;
-use serde_json::json;
 
 use super::shape::{Column, LENGTHS, SHAPES, Shape};
 use super::ways::told;
@@ -72,6 +71,10 @@ pub const GPU_WAYS: [GpuWay; 5] = [
         program: GpuProgram::Ours(&["--precision", "f16"]),
     },
 ];
+
+/// Number of calls of each kind before those that are measured: kernels are chosen and compiled, and
+/// steps are recorded for later ones.
+const WARM_UP: u32 = 3;
 
 /// One shape.
 #[derive(Debug)]
@@ -159,12 +162,11 @@ impl Place {
         let mut driver = Driver::start(command, &folder.join(format!("{}.log", way.name)))?;
         let mut row = Row::new(way, &driver.greeting, columns.len());
         for (index, column) in columns.iter().enumerate() {
-            let request = json!({ "sources": shape.sources(column.batch), "beams": column.beams, "new_tokens": shape.lengths[1] });
-            // In round 0 kernels are chosen and compiled.
-            for round in 0..=options.rounds {
+            let request = shape.request(*column);
+            for call in 0..WARM_UP + options.rounds {
                 let answer = driver.ask(&request)?;
                 check(&answer, shape, column.batch)?;
-                row.add(round, index, answer);
+                row.add((call + 1).saturating_sub(WARM_UP), index, answer);
             }
             eprintln!("{}: {} tokens/s", column.title(), row.speed_cell(index));
         }

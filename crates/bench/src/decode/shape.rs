@@ -1,6 +1,7 @@
 //! The measured models: their sizes, the weights of a call, and the sources.
 
 use crate::rows::threads;
+use serde_json::{Value, json};
 
 /// Number of tokens of each source, including the end token, and of generated tokens, unless the
 /// title states others.
@@ -24,9 +25,11 @@ pub struct Shape {
     pub eos: u64,
     /// Whether a call takes too long on a processor.
     pub is_large: bool,
+    /// The tokens after the start token, if the model listens to windows of random frames.
+    pub prompt: &'static [u64],
 }
 
-pub const SHAPES: [Shape; 6] = [
+pub const SHAPES: [Shape; 7] = [
     Shape {
         name: "marian-base",
         title: "Marian-base",
@@ -71,6 +74,20 @@ pub const SHAPES: [Shape; 6] = [
         is_large: true,
         ..T5_SMALL
     },
+    // Its prompt says: English, to be written, without timestamps.
+    Shape {
+        name: "whisper-small",
+        title: "Whisper-small, windows of 30 s",
+        model: "whisper-small",
+        d_model: 768,
+        d_ff: 3072,
+        layers: 12,
+        vocab: 51_865,
+        eos: 50_257,
+        is_large: true,
+        prompt: &[50_259, 50_359, 50_363],
+        ..T5_SMALL
+    },
 ];
 
 const T5_SMALL: Shape = Shape {
@@ -84,6 +101,7 @@ const T5_SMALL: Shape = Shape {
     vocab: 32_128,
     eos: 1,
     is_large: false,
+    prompt: &[],
 };
 
 impl Shape {
@@ -113,6 +131,19 @@ impl Shape {
     /// Elements of the output layer.
     pub fn output_weights(&self) -> u64 {
         self.d_model * self.vocab
+    }
+
+    /// The request of a call.
+    pub fn request(&self, Column { batch, beams }: Column) -> Value {
+        let new_tokens = self.lengths[1];
+        match self.prompt {
+            [] => {
+                json!({ "sources": self.sources(batch), "beams": beams, "new_tokens": new_tokens })
+            }
+            prompt => {
+                json!({ "windows": batch, "prompt": prompt, "beams": beams, "new_tokens": new_tokens })
+            }
+        }
     }
 
     /// Sources of random tokens, the same in every run; those of a small batch are the first of a

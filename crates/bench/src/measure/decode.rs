@@ -5,15 +5,17 @@ use super::print_line;
 use crate::driver::Answer;
 use anyhow::{Context, Result, ensure};
 use cognate_folder::{Configuration, ExportedGraphs, find_graphs, find_layout};
-use cognate_generate::{Decoder, Settings, decoder as decoder_of, generate};
+use cognate_generate::{Decoder, SentenceBatch, Settings, Sources, decode, decoder as decoder_of};
 use cognate_model::Config;
 use cognate_runtime::{
     Device, Engine, Options as Load, Result as Ran, Session, Source, Value, Values,
 };
+use ndarray::ArrayD;
 use serde::Deserialize;
 use serde_json::json;
 use std::io::{self, BufRead, Write};
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +46,7 @@ pub struct Decode {
     #[arg(long)]
     pub no_huge_pages: bool,
     /// Answer requests on standard input, one per line: {"sources": [[5, 6, 0]], "beams": 4,
-    /// "new_tokens": 32}
+    /// "new_tokens": 32}, of a speech model "windows" and a "prompt" instead of "sources"
     #[arg(long)]
     pub requests: bool,
     /// Number of sentences of a call, of equal lengths
@@ -68,7 +70,14 @@ pub struct Decode {
 #[derive(Debug, Deserialize)]
 pub struct Request {
     /// Token ids, each source with its end token.
+    #[serde(default)]
     pub sources: Vec<Vec<i64>>,
+    /// Number of windows of random frames.
+    #[serde(default)]
+    pub windows: usize,
+    /// Tokens of each target after the start token.
+    #[serde(default)]
+    pub prompt: Vec<i64>,
     pub beams: NonZeroUsize,
     pub new_tokens: NonZeroUsize,
 }
@@ -112,11 +121,17 @@ impl Decode {
         };
         Request {
             sources: (0..self.batch.get()).map(source).collect(),
+            windows: 0,
+            prompt: Vec::new(),
             beams: self.beams,
             new_tokens: self.new_tokens,
         }
     }
 }
+
+/// The frames of a window of 30 s, and the sizes of each.
+const FRAMES: usize = 3000;
+const MELS: usize = 80;
 
 /// A model in memory.
 pub struct Loaded {
@@ -144,19 +159,38 @@ impl Loaded {
         Ok(Self { decoder, config, settings, in_graph })
     }
 
+    /// Random frames of windows, the same in every run.
+    fn frames(&self, windows: usize) -> ArrayD<f32> {
+        let shape = vec![windows, MELS, FRAMES];
+        let mut state = 1u32;
+        ArrayD::from_shape_simple_fn(shape, || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+        })
+    }
+
     pub fn measure(&mut self, request: &Request) -> Result<Answer> {
         let mut settings = self.settings.clone();
         settings.num_beams = request.beams.get();
         (settings.min_new_tokens, settings.max_new_tokens) =
             (request.new_tokens.get(), request.new_tokens.get());
         (settings.forced_bos_token, settings.forced_eos_token) = (None, None);
+        let frames = (request.windows > 0).then(|| self.frames(request.windows));
         let before = self.in_graph.load(Ordering::Relaxed);
         let start = Instant::now();
-        let hypotheses = generate(self.decoder.as_mut(), &request.sources, &settings)?;
+        let sources = match &frames {
+            Some(frames) => Sources::Features(frames),
+            None => Sources::Tokens(&request.sources),
+        };
+        let prefixes = vec![request.prompt.clone(); sources.len()];
+        let batch = SentenceBatch { prefixes: &prefixes, ..SentenceBatch::new(sources) };
+        let hypotheses =
+            decode(self.decoder.as_mut(), &batch, &settings, &mut |_| ControlFlow::Continue(()))?;
         let seconds = start.elapsed().as_secs_f64();
         let in_graph = Duration::from_nanos(self.in_graph.load(Ordering::Relaxed) - before);
-        let tokens = hypotheses.iter().map(|found| found.tokens.len()).sum();
-        let expected = request.sources.len() * request.new_tokens.get();
+        let found = hypotheses.iter().filter_map(|found| found.first());
+        let tokens = found.map(|found| found.tokens.len() - request.prompt.len()).sum();
+        let expected = batch.sources.len() * request.new_tokens.get();
         ensure!(tokens == expected, "expected {expected} tokens, found {tokens}");
         let peak_bytes = memory::of(std::process::id(), "VmHWM").unwrap_or_default();
         Ok(Answer {

@@ -68,6 +68,14 @@ fn gpus_translate_as_the_processor_does() {
             let on_gpu = run(&[&text[..], &["--model", &model, "--device", "cuda"]].concat()).ok();
             assert_eq!(on_gpu, run(&text).ok(), "{precision}, {beams} beams");
         }
+        // Steps that repeat are replayed, those of two lengths in turn.
+        let repeated = folder.path().join("repeated.en").to_str().unwrap().to_owned();
+        std::fs::write(&repeated, "A dog runs on the beach.\nTwo men.\n".repeat(8)).unwrap();
+        for beams in ["1", "4"] {
+            let text = ["translate", "--beams", beams, "--batch-size", "1", "--input", &repeated];
+            let on_gpu = run(&[&text[..], &["--model", &model, "--device", "cuda"]].concat()).ok();
+            assert_eq!(on_gpu, run(&text).ok(), "{precision}, {beams} beams, repeated");
+        }
     }
 }
 

@@ -28,9 +28,12 @@ use ::ort::session::{
     Session as Engine, SessionInputValue, SharedSessionInner, builder::SessionBuilder,
 };
 use ::ort::value::{DynValue, ValueType};
-use ::ort::{AsPointer, sys::OrtValue};
+use ::ort::{
+    AsPointer,
+    sys::{OrtRunOptions, OrtValue},
+};
 use cognate_export::proto::ModelProto;
-use gpu::{Caches, Form, RowOperations};
+use gpu::{Caches, Form, Gpu, Memory, RowOperations};
 use ndarray::ArrayD;
 use prost::Message;
 use std::collections::BTreeMap;
@@ -67,7 +70,7 @@ pub(super) struct Shared {
 
 impl Loaded for Shared {
     fn session(self: Arc<Self>) -> Box<dyn Session> {
-        Box::new(OrtSession { shared: self })
+        Box::new(OrtSession { shared: self, memory: Mutex::default() })
     }
 
     fn left_to_processor(&self) -> &[String] {
@@ -101,6 +104,7 @@ impl Shared {
         is_recorded: bool,
     ) -> Result<(Self, Vec<Placed>)> {
         let before = huge_pages::Before::loading(options);
+        let _undisturbed = options.device.is_gpu().then(gpu::undisturbed);
         let place = path.display().to_string();
         let engine = format!("ONNX Runtime {}, {}", ort.version, provider(options.device));
         let wrong = |error: ::ort::Error| {
@@ -117,8 +121,9 @@ impl Shared {
         if is_recorded {
             builder = placement::recorded(builder).map_err(wrong)?;
         }
-        if let Device::Cuda(number) = options.device {
-            builder = with_cuda(ort, builder, number)?;
+        let form = on_gpu(path, options)?;
+        if let (Device::Cuda(number), None) = (options.device, &form) {
+            builder = with_cuda(ort, builder, number, None)?;
         }
         let own = substituted(path, options)?;
         let [own_lengths, prefill] =
@@ -130,10 +135,24 @@ impl Shared {
                 with_kernels(builder, path, own).map_err(wrong)?,
                 format!("{engine} with Cognate's operators"),
             ),
-            None => match (on_gpu(path, options)?, reduced(path, options)?) {
-                (Some((number, Form { model, keys, vocab })), _) => {
-                    caches = Some(Caches::new(number, keys, vocab));
-                    (commit(builder, path, &model).map_err(wrong)?, engine.clone())
+            None => match (form, reduced(path, options)?) {
+                (Some((number, form)), _) => {
+                    served(ort, number)?;
+                    let gpu = Gpu::open(number)?;
+                    let commit_with = |is_replayed| {
+                        let queue = Some(Queue { gpu: &gpu, is_replayed });
+                        let builder = with_cuda(ort, builder.clone(), number, queue)?;
+                        // It moves sizes to the GPU and back, which prevents replays.
+                        let key = "optimization.disable_specified_optimizers";
+                        let builder = builder.with_config_entry(key, "GatherToSliceFusion");
+                        let builder = builder.map_err(|error| wrong(error.into()))?;
+                        commit(builder, path, &form.model).map_err(wrong)
+                    };
+                    // A graph that leaves a copy between its operators to the processor cannot be
+                    // replayed.
+                    let session = commit_with(true).or_else(|_| commit_with(false))?;
+                    caches = Some(Caches::new(number, gpu, form)?);
+                    (session, engine.clone())
                 }
                 (None, Some(model)) => {
                     (commit(builder, path, &model).map_err(wrong)?, engine.clone())
@@ -217,16 +236,18 @@ impl Shared {
         assert_eq!(outputs.len(), self.names[1].len(), "a value for each output");
         let outputs: Vec<_> = self.names[1].iter().map(CString::as_c_str).zip(outputs).collect();
         // SAFETY: as the caller promises.
-        Ok(unsafe { self.run_named(given, &outputs) }?.into_iter().collect())
+        Ok(unsafe { self.run_named(ptr::null(), given, &outputs) }?.into_iter().collect())
     }
 
     /// Runs with values for all inputs, for some of the outputs: one that is null is allocated, on
-    /// the host, and returned; others are written.
+    /// the host, and returned; others are written. Null options are the defaults.
     ///
     /// # Safety
-    /// The values live through the call, and nothing else reads or writes the outputs meanwhile.
+    /// The values and options live through the call, and nothing else reads or writes the outputs
+    /// meanwhile.
     unsafe fn run_named(
         &self,
+        options: *const OrtRunOptions,
         given: &[*const OrtValue],
         outputs: &[(&CStr, *mut OrtValue)],
     ) -> ::ort::Result<Vec<(String, Value)>> {
@@ -241,12 +262,12 @@ impl Shared {
             let _alone = self.device.is_gpu().then(|| self.alone());
             // SAFETY: the session lives as long as `self`, and `Run` of ONNX Runtime's C interface
             // may be called by many threads at a time, which the CPU's provider supports; the counts
-            // of names and values are right and they live through the call; null options are the
-            // defaults, and a null output requests a new value.
+            // of names and values are right and they live through the call, as the options do; a
+            // null output requests a new value.
             let status = unsafe {
                 (::ort::api().Run)(
                     self.inner.ptr().cast_mut(),
-                    ptr::null(),
+                    options,
                     input_names.as_ptr(),
                     given.as_ptr(),
                     given.len(),
@@ -272,6 +293,7 @@ impl Shared {
     }
 
     fn run_on_gpu(&self, inputs: Vec<SessionInputValue<'_>>, number: u16) -> ::ort::Result<Values> {
+        let _undisturbed = gpu::undisturbed();
         let mut session = self.alone();
         // A new binding per run: a reused binding would overwrite the outputs of the previous run.
         let mut binding = session.create_binding()?;
@@ -406,23 +428,47 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// The queue of a session whose steps may be replayed.
+struct Queue<'a> {
+    gpu: &'a Gpu,
+    is_replayed: bool,
+}
+
 /// Registers CUDA's provider, or fails: by default ONNX Runtime would continue on the CPU.
-fn with_cuda(ort: &Ort, builder: SessionBuilder, number: u16) -> Result<SessionBuilder> {
-    let missing = |message: String| Error::new(ErrorKind::Unavailable, "ort: device cuda", message);
-    let library = ort.library.display();
-    if !ort.serves(Device::Cuda(number)) {
-        let message = format!(
-            "expected a library with CUDAExecutionProvider, found {library} without it; run `cargo xtask onnxruntime --cuda`, or omit `--device cuda`"
-        );
-        return Err(missing(message));
-    }
+fn with_cuda(
+    ort: &Ort,
+    builder: SessionBuilder,
+    number: u16,
+    queue: Option<Queue<'_>>,
+) -> Result<SessionBuilder> {
+    served(ort, number)?;
     // TF32 rounds factors to 10 bits: errors near 1e-3, where f32 requires 1e-5.
-    let cuda = CUDA::default().with_device_id(number.into()).with_tf32(false);
+    let mut cuda = CUDA::default().with_device_id(number.into()).with_tf32(false);
+    if let Some(Queue { gpu, is_replayed }) = queue {
+        // SAFETY: the decoder's caches, which live longer than the session, keep it.
+        cuda = unsafe { cuda.with_compute_stream(gpu.stream()) }.with_cuda_graph(is_replayed);
+    }
     let cuda = cuda.build().error_on_failure();
     builder.with_execution_providers([cuda]).map_err(|error| {
+        let library = ort.library.display();
         let needs = "it requires an NVIDIA GPU and the library's versions of CUDA and cuDNN; without them, omit `--device cuda`";
-        missing(format!("{library} cannot start CUDAExecutionProvider: {}; {needs}", one_line(&error)))
+        no_cuda(format!("{library} cannot start CUDAExecutionProvider: {}; {needs}", one_line(&error)))
     })
+}
+
+/// Fails if the library has no CUDA.
+fn served(ort: &Ort, number: u16) -> Result<()> {
+    if ort.serves(Device::Cuda(number)) {
+        return Ok(());
+    }
+    let library = ort.library.display();
+    Err(no_cuda(format!(
+        "expected a library with CUDAExecutionProvider, found {library} without it; run `cargo xtask onnxruntime --cuda`, or omit `--device cuda`"
+    )))
+}
+
+fn no_cuda(message: String) -> Error {
+    Error::new(ErrorKind::Unavailable, "ort: device cuda", message)
 }
 
 /// Replaces line breaks in ONNX Runtime's messages.
@@ -432,6 +478,14 @@ fn one_line(error: &impl Display) -> String {
 
 struct OrtSession {
     shared: Arc<Shared>,
+    /// Of a decoder with shared caches on a GPU.
+    memory: Mutex<Memory>,
+}
+
+impl OrtSession {
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Session for OrtSession {
@@ -449,7 +503,7 @@ impl Session for OrtSession {
 
     fn run(&mut self, inputs: &Values) -> Result<Values> {
         if let Some(caches) = &self.shared.caches {
-            return gpu::run(&self.shared, caches, inputs);
+            return gpu::run(&self.shared, caches, &mut self.memory(), inputs);
         }
         let Shared { signature, engine, device, .. } = &*self.shared;
         let given = inputs.iter().map(|(name, value)| match value {
@@ -494,7 +548,7 @@ impl Session for OrtSession {
         match (self.shared.device, &self.shared.caches) {
             (Device::Cpu, _) => in_place::run(&self.shared, state, pairs),
             (Device::Cuda(_), Some(caches)) => {
-                gpu::run_in_place(&self.shared, caches, state, pairs)
+                gpu::run_in_place(&self.shared, caches, &mut self.memory(), state, pairs)
             }
             // On the GPU outputs stay there; nothing is copied to the host either.
             (Device::Cuda(_), None) => run_and_exchange(self, state, pairs),
@@ -515,7 +569,9 @@ impl Session for OrtSession {
 
     fn reserve(&self, input: &str, shape: &[usize]) -> Result<Option<Value>> {
         let caches = self.shared.caches.as_ref();
-        caches.map(|caches| caches.reserve(&self.shared, input, shape)).transpose()
+        let reserve =
+            |caches: &Caches| caches.reserve(&self.shared, &mut self.memory(), input, shape);
+        caches.map(reserve).transpose()
     }
 
     fn select(&self, value: &Value, leading: &[usize], rows: &[usize]) -> Result<Option<Value>> {

@@ -3,7 +3,8 @@
 use super::gpu::{self, Order};
 use crate::signature::{Element, Given};
 use crate::{Device, EngineTensor, Error, ErrorKind, Result, Value};
-use ::ort::memory::AllocationDevice;
+use ::ort::AsPointer;
+use ::ort::memory::{AllocationDevice, Allocator, MemoryInfo};
 use ::ort::session::SessionInputValue;
 use ::ort::value::{
     DynTensor, DynTensorValueType, DynValue, PrimitiveTensorElementType, TensorElementType,
@@ -12,7 +13,9 @@ use ::ort::value::{
 use cognate_graph::f16;
 use ndarray::{ArrayD, ArrayViewMutD, Axis};
 use std::any::Any;
+use std::ffi::c_void;
 use std::fmt::{Debug, Display};
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 pub(super) fn element_name(element: TensorElementType) -> Element {
@@ -138,6 +141,8 @@ pub(super) enum Sharing {
     Part(#[expect(dead_code, reason = "keeps the block")] Arc<OrtTensor>),
     /// The tensor is a block with parts.
     Whole,
+    /// The tensor is in memory that the next batch has again.
+    Block(#[expect(dead_code, reason = "keeps the block")] Arc<gpu::Block>),
 }
 
 impl From<OrtTensor> for Value {
@@ -158,6 +163,11 @@ impl OrtTensor {
 
     pub(super) fn is_on_device(&self) -> bool {
         !self.tensor.memory_info().is_cpu_accessible()
+    }
+
+    /// Whether it is in memory that the next batch has again.
+    pub(super) fn is_kept(&self) -> bool {
+        matches!(self.sharing, Sharing::Block(_))
     }
 
     fn has_all_rows(&self) -> bool {
@@ -214,6 +224,7 @@ impl EngineTensor for OrtTensor {
 
     fn to_host(&self) -> Result<Value> {
         if self.is_on_device() {
+            let _undisturbed = gpu::undisturbed();
             let value = host(&self.tensor.to(AllocationDevice::CPU, 0).map_err(brought)?)?;
             return Ok(match (value, self.order) {
                 (value @ (Value::F32(_) | Value::F16(_)), Order::Interleaved) => {
@@ -257,6 +268,40 @@ impl EngineTensor for OrtTensor {
     fn as_any(&self) -> &dyn Any {
         self
     }
+}
+
+/// A tensor in memory that it does not own.
+///
+/// # Safety
+/// The memory, which `memory` describes, has `bytes` bytes of elements of this shape, and lives as
+/// long as the tensor.
+pub(super) unsafe fn borrowed(
+    memory: &MemoryInfo<'_>,
+    data: *mut c_void,
+    bytes: usize,
+    elements: TensorElementType,
+    shape: &[usize],
+) -> ::ort::Result<DynTensor> {
+    let shape: Vec<i64> = shape.iter().map(|&size| size as i64).collect();
+    let mut made = ptr::null_mut();
+    // SAFETY: the caller's promise; the shape lives through the call.
+    let status = unsafe {
+        (::ort::api().CreateTensorWithDataAsOrtValue)(
+            memory.ptr(),
+            data,
+            bytes,
+            shape.as_ptr(),
+            shape.len(),
+            elements.into(),
+            &raw mut made,
+        )
+    };
+    // SAFETY: the status comes from the call.
+    unsafe { ::ort::Error::result_from_status(status) }?;
+    let made = NonNull::new(made).ok_or_else(|| ::ort::Error::new("no tensor"))?;
+    // SAFETY: the value is new. It owns nothing of an allocator, but the crate wants one.
+    unsafe { DynValue::from_ptr(made, Some(&Allocator::default())) }
+        .downcast::<DynTensorValueType>()
 }
 
 fn host(tensor: &DynTensor) -> Result<Value> {

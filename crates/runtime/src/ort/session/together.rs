@@ -1,15 +1,16 @@
 //! Tensors that lie one behind the other in one block of a device's memory.
 
-use super::tensor::{OrtTensor, Sharing, brought, given};
+use super::gpu::undisturbed;
+use super::tensor::{OrtTensor, Sharing, borrowed, brought, given};
 use super::{Shared, one_line};
 use crate::{Device, Error, ErrorKind, Result, Together, Value, Values};
 use ::ort::AsPointer;
-use ::ort::memory::{AllocationDevice, Allocator};
-use ::ort::sys::{ONNXTensorElementDataType, OrtValue};
-use ::ort::value::{DynTensor, DynTensorValueType, DynValue, Tensor};
+use ::ort::memory::AllocationDevice;
+use ::ort::sys::OrtValue;
+use ::ort::value::{DynTensor, Tensor, TensorElementType};
 use ndarray::ArrayD;
 use std::ffi::CStr;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 
 /// Each tensor begins at a multiple of this number of elements, as CUDA's vector loads expect.
@@ -33,7 +34,10 @@ pub(super) fn together(device: Device, arrays: &[ArrayD<f32>]) -> Result<Togethe
     let block = Tensor::from_array((vec![elements.len()], elements)).map_err(brought)?.upcast();
     let block = match device {
         Device::Cpu => block,
-        Device::Cuda(number) => block.to(AllocationDevice::CUDA, number.into()).map_err(brought)?,
+        Device::Cuda(number) => {
+            let _undisturbed = undisturbed();
+            block.to(AllocationDevice::CUDA, number.into()).map_err(brought)?
+        }
     };
     let whole = Arc::new(OrtTensor { sharing: Sharing::Whole, ..OrtTensor::new(block) });
     let parts = places.iter().zip(arrays).map(|(&start, array)| {
@@ -47,27 +51,14 @@ pub(super) fn together(device: Device, arrays: &[ArrayD<f32>]) -> Result<Togethe
 
 /// A tensor of the array's shape in the memory of `block` from the element `start` on.
 fn part(block: &DynTensor, start: usize, array: &ArrayD<f32>) -> ::ort::Result<DynTensor> {
-    let shape: Vec<i64> = array.shape().iter().map(|&size| size as i64).collect();
-    let mut made = ptr::null_mut();
+    let bytes = size_of::<f32>() * array.len();
     // SAFETY: the elements are inside of the block, which the caller keeps as long as the tensor,
     // and in the memory that the information describes.
-    let status = unsafe {
-        (::ort::api().CreateTensorWithDataAsOrtValue)(
-            block.memory_info().ptr(),
-            block.data_ptr().cast::<f32>().add(start).cast_mut().cast(),
-            size_of::<f32>() * array.len(),
-            shape.as_ptr(),
-            shape.len(),
-            ONNXTensorElementDataType::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT,
-            &raw mut made,
-        )
-    };
-    // SAFETY: the status comes from the call.
-    unsafe { ::ort::Error::result_from_status(status) }?;
-    let made = NonNull::new(made).ok_or_else(|| ::ort::Error::new("no tensor"))?;
-    // SAFETY: the value is new. It owns nothing of an allocator, but the crate wants one.
-    unsafe { DynValue::from_ptr(made, Some(&Allocator::default())) }
-        .downcast::<DynTensorValueType>()
+    unsafe {
+        let data = block.data_ptr().cast::<f32>().add(start).cast_mut().cast();
+        let elements = TensorElementType::Float32;
+        borrowed(block.memory_info(), data, bytes, elements, array.shape())
+    }
 }
 
 /// As [`Session::run_over`](crate::Session::run_over).
@@ -94,9 +85,10 @@ pub(super) fn run_over(shared: &Shared, inputs: &Values, over: &Values) -> Resul
         .iter()
         .map(|name| Ok((name.as_c_str(), target(name)?)))
         .collect::<Result<Vec<_>>>()?;
+    let _undisturbed = device.is_gpu().then(undisturbed);
     // SAFETY: all values live to the end of this function. Others may hold the written memory, but
     // no reference to its elements, because shared tensors lend none.
-    let found = unsafe { shared.run_named(&pointers, &outputs) };
+    let found = unsafe { shared.run_named(ptr::null(), &pointers, &outputs) };
     let found = found.map_err(|error| wrong(format!("{engine} failed: {}", one_line(&error))))?;
     Ok(found.into_iter().collect())
 }

@@ -23,6 +23,9 @@ pub(super) const SCORES: &str = "best.scores";
 pub(super) const TOKENS: &str = "best.tokens";
 pub(super) const ALWAYS_SCORES: &str = "best.always_scores";
 
+/// The beams that hold each place of the caches, i32 `[batch, beams, capacity]`, zero behind the past.
+pub(super) const PLACES: &str = "step.places";
+
 /// Sizes of heads that the operator supports on a GPU.
 const HEAD_SIZES: [i64; 3] = [32, 64, 128];
 
@@ -31,6 +34,8 @@ pub(in crate::ort::session) struct Form {
     pub(in crate::ort::session) model: ModelProto,
     /// The inputs and outputs that contain keys.
     pub(in crate::ort::session) keys: BTreeSet<String>,
+    /// Whether the graph has the input [`PLACES`], and reads only the shape of `cache_beams`.
+    pub(in crate::ort::session) has_places: bool,
     /// Number of logits of a row, if the graph finds the best.
     pub(in crate::ort::session) vocab: Option<usize>,
 }
@@ -61,9 +66,10 @@ pub(in crate::ort::session) fn of(mut model: ModelProto) -> Result<Option<Form>,
     pack(graph);
     attend_to_source(graph);
     add_before_normalisations(graph);
+    let has_places = take_places(graph);
     prune(graph);
     let vocab = find_best(graph);
-    Ok(Some(Form { model, keys, vocab }))
+    Ok(Some(Form { model, keys, has_places, vocab }))
 }
 
 /// The position of the cache of keys in the operator's inputs.
@@ -118,6 +124,25 @@ fn packed<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<&'g str> {
         (0..).zip(&bounds).all(|(part, bound)| *bound == [part * width, (part + 1) * width]);
     let is_whole = places.shape(rows?)?.last()?.dim_value == Some(3 * width);
     (is_thirds && is_whole).then_some(rows?)
+}
+
+/// Lets attention read the beams that hold each place as the host gives them, extended and in 32
+/// bits; returns whether it could. CUDA does not extend integers, and a copy from the processor
+/// between two operators prevents that steps are replayed.
+fn take_places(graph: &mut GraphProto) -> bool {
+    let places = Places::new(graph);
+    let found = graph.node.iter().enumerate().find_map(|(index, node)| {
+        let (_, pad) = places.giver(node.input.first()?, "Pad")?;
+        (node.op_type == "Cast" && pad.input[0] == "cache_beams").then_some(index)
+    });
+    let Some(index) = found else { return false };
+    let cast = graph.node.remove(index);
+    let inputs = graph.node.iter_mut().flat_map(|node| &mut node.input);
+    inputs.filter(|input| **input == cast.output[0]).for_each(|input| *input = PLACES.into());
+    let dims = ["batch", "beams", "capacity"]
+        .map(|name| DimensionProto { dim_param: Some(name.into()), ..DimensionProto::default() });
+    graph.input.push(value(PLACES, DataType::Int32, Some(dims.into())));
+    true
 }
 
 /// A node with a standard operator.

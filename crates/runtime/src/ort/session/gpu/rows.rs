@@ -2,6 +2,7 @@
 
 use super::super::{builder, one_line, with_cuda};
 use super::form::{standard, value};
+use super::replay::undisturbed;
 use crate::ort::Ort;
 use crate::program::integer;
 use crate::{Device, Error, ErrorKind, Options, Result};
@@ -73,13 +74,14 @@ impl RowOperations {
             Error::new(ErrorKind::Run, "ONNX Runtime", message)
         };
         let key = (operation, *tensor.data_type());
+        let _undisturbed = undisturbed();
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         let index = match sessions.iter().position(|(known, _)| *known == key) {
             Some(index) => index,
             None => {
                 let options = Options { device: Device::Cuda(self.number), ..Options::default() };
                 let builder = builder(&self.ort, &options).map_err(failed)?;
-                let mut builder = with_cuda(&self.ort, builder, self.number)?;
+                let mut builder = with_cuda(&self.ort, builder, self.number, None)?;
                 let model = model(operation, key.1);
                 let session = builder.commit_from_memory(&model.encode_to_vec()).map_err(failed)?;
                 sessions.push((key, session));

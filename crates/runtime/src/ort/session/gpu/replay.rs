@@ -1,0 +1,172 @@
+//! Steps that repeat are replayed as CUDA graphs: one launch instead of one for each operator.
+//!
+//! A step repeats if all its inputs and outputs have the addresses and shapes of an earlier one, and
+//! the numbers that the host reads are the same. ONNX Runtime records a graph for each identifier,
+//! and its memory in between stays the session's.
+
+use ::ort::sys::OrtRunOptions;
+use std::collections::HashMap;
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread::{self, ThreadId};
+
+/// While one thread records, no other may allocate or copy.
+static RECORDING: RwLock<()> = RwLock::new(());
+
+/// Waits until nothing is recorded, and prevents that meanwhile.
+pub(in crate::ort::session) fn undisturbed() -> RwLockReadGuard<'static, ()> {
+    RECORDING.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The repetition at which a step is recorded, which takes about as long as four steps.
+const RECORDED_AT: u32 = 3;
+
+/// Maximum number of recorded steps of a session, and of steps that are remembered.
+const MOST_RECORDED: i32 = 4096;
+const MOST_REMEMBERED: usize = 1 << 16;
+
+/// What ONNX Runtime is to do with a step.
+pub(super) struct Plan {
+    options: Option<Arc<RunOptions>>,
+    /// Of a step that is recorded.
+    alone: Option<RwLockWriteGuard<'static, ()>>,
+}
+
+impl Plan {
+    /// For one call, during which the plan lives.
+    pub(super) fn options(&self) -> *const OrtRunOptions {
+        self.options.as_ref().map_or(ptr::null(), |options| options.0.as_ptr())
+    }
+
+    pub(super) fn is_recorded(&self) -> bool {
+        self.alone.is_some()
+    }
+}
+
+/// The steps of a session.
+pub(super) struct Replays {
+    /// Of steps that are not recorded.
+    skip: Arc<RunOptions>,
+    seen: HashMap<Vec<usize>, Seen>,
+    n_recorded: i32,
+}
+
+#[derive(Default)]
+struct Seen {
+    count: u32,
+    options: Option<Arc<RunOptions>>,
+    /// The threads that have recorded it: ONNX Runtime has a graph for each.
+    threads: Vec<ThreadId>,
+}
+
+impl Replays {
+    pub(super) fn new() -> ::ort::Result<Self> {
+        let skip = Arc::new(RunOptions::new(-1)?);
+        Ok(Self { skip, seen: HashMap::new(), n_recorded: 0 })
+    }
+
+    /// The plan for a step with these addresses, shapes and numbers; without them, for one that is
+    /// not to be recorded.
+    pub(super) fn plan(&mut self, step: Option<Vec<usize>>) -> ::ort::Result<Plan> {
+        let skipped = Plan { options: Some(self.skip.clone()), alone: None };
+        let Some(step) = step else { return Ok(skipped) };
+        if self.seen.len() >= MOST_REMEMBERED {
+            self.seen.retain(|_, seen| seen.options.is_some());
+        }
+        let seen = self.seen.entry(step).or_default();
+        seen.count = seen.count.saturating_add(1);
+        let thread = thread::current().id();
+        if let Some(options) = seen.options.as_ref().filter(|_| seen.threads.contains(&thread)) {
+            return Ok(Plan { options: Some(options.clone()), alone: None });
+        }
+        if seen.count < RECORDED_AT || self.n_recorded == MOST_RECORDED {
+            return Ok(skipped);
+        }
+        // If another thread is busy, there is a next time.
+        let Ok(alone) = RECORDING.try_write() else { return Ok(skipped) };
+        let options = match &seen.options {
+            Some(options) => options.clone(),
+            None => {
+                self.n_recorded += 1;
+                Arc::new(RunOptions::new(self.n_recorded)?)
+            }
+        };
+        seen.options = Some(options.clone());
+        seen.threads.push(thread);
+        Ok(Plan { options: Some(options), alone: Some(alone) })
+    }
+}
+
+/// Options of a call: the identifier of the graph that ONNX Runtime records or replays; -1 for
+/// none.
+struct RunOptions(NonNull<OrtRunOptions>);
+
+// SAFETY: they are only read after they have been made.
+unsafe impl Send for RunOptions {}
+// SAFETY: as above.
+unsafe impl Sync for RunOptions {}
+
+impl RunOptions {
+    fn new(graph: i32) -> ::ort::Result<Self> {
+        let mut made = ptr::null_mut();
+        // SAFETY: the place lives through the call; the status comes from it.
+        unsafe {
+            ::ort::Error::result_from_status((::ort::api().CreateRunOptions)(&raw mut made))
+        }?;
+        let options = Self(NonNull::new(made).ok_or_else(|| ::ort::Error::new("no options"))?);
+        let value = std::ffi::CString::new(graph.to_string()).expect("digits");
+        // SAFETY: the options were made above, and the strings live through the call.
+        unsafe {
+            ::ort::Error::result_from_status((::ort::api().AddRunConfigEntry)(
+                options.0.as_ptr(),
+                c"gpu_graph_id".as_ptr(),
+                value.as_ptr(),
+            ))
+        }?;
+        Ok(options)
+    }
+}
+
+impl Drop for RunOptions {
+    fn drop(&mut self) {
+        // SAFETY: they were made by the library, and nothing else has them.
+        unsafe { (::ort::api().ReleaseRunOptions)(self.0.as_ptr()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Ort;
+
+    #[test]
+    fn a_step_is_recorded_at_its_third_repetition() {
+        let Ok(_ort) = Ort::find() else {
+            return cognate_testing::skip(
+                "no library of ONNX Runtime; `cargo xtask onnxruntime` installs it",
+            );
+        };
+        let mut replays = Replays::new().expect("options");
+        let mut plan = |step: &[usize]| {
+            let plan = replays.plan(Some(step.to_vec())).expect("a plan");
+            (plan.is_recorded(), plan.options())
+        };
+        let (is_recorded, skip) = plan(&[1, 2]);
+        assert!(!is_recorded);
+        assert_eq!(plan(&[1, 2]), (false, skip));
+        assert_eq!(plan(&[2, 1]), (false, skip), "another step");
+        let (is_recorded, first) = plan(&[1, 2]);
+        assert!(is_recorded && first != skip);
+        assert_eq!(plan(&[1, 2]), (false, first), "replayed");
+        assert_eq!(plan(&[2, 1]), (false, skip));
+        let (is_recorded, second) = plan(&[2, 1]);
+        assert!(is_recorded && ![skip, first].contains(&second));
+        {
+            let _busy = undisturbed();
+            assert_eq!((0..4).map(|_| plan(&[3])).collect::<Vec<_>>(), [(false, skip); 4]);
+        }
+        assert!(plan(&[3]).0);
+        let elsewhere = replays.plan(None).expect("a plan");
+        assert_eq!((elsewhere.is_recorded(), elsewhere.options()), (false, skip));
+    }
+}

@@ -65,7 +65,7 @@ pub fn attend(
         ..config.encoder
     };
     check_outputs(layout, [&*encoder, &*decoder], [encoder_stack, config.decoder])?;
-    let (mut encoded, mask) = encode(encoder, sentence.source, config.pad_token as i64, false)?;
+    let (mut encoded, mask) = encode(encoder, sentence.source, config.pad_token as i64, None)?;
     let states =
         [ENCODER_HIDDEN_STATES, LAST_HIDDEN_STATE].into_iter().find_map(|name| encoded.get(name));
     let src = states

@@ -54,6 +54,12 @@ pub trait Decoder {
         false
     }
 
+    /// The width of sources, padding included, is a multiple of this number, if the model's
+    /// positions allow it.
+    fn source_multiple(&self) -> usize {
+        1
+    }
+
     /// Appends `tokens: [batch, beams]` to hypotheses and returns the logits
     /// `[batch, beams, vocab]` of the next tokens, which the caller can overwrite until the next
     /// call. The first tokens are the start tokens, or the last ones of prompts. Beam `b` of
@@ -204,6 +210,7 @@ impl Decoder for SessionDecoder {
             sources,
             self.pad_token,
             before,
+            None,
         )?;
         for (name, _) in &self.past {
             let [batch, heads, d_k] = cross_sizes(&self.state, name)?;
@@ -347,6 +354,7 @@ pub(crate) fn encoded(
     sources: Sources<'_>,
     pad_token: i64,
     before: Values,
+    on_device: Option<usize>,
 ) -> Result<Values> {
     let given = decoder.inputs().iter().filter(|name| encoder.outputs().contains(name));
     let given: Vec<_> = given.cloned().collect();
@@ -361,7 +369,7 @@ pub(crate) fn encoded(
     }
     // The previous batch's outputs are freed before new ones are computed.
     drop(before);
-    let (mut outputs, mask) = encode(encoder, sources, pad_token, decoder.has_own_memory())?;
+    let (mut outputs, mask) = encode(encoder, sources, pad_token, on_device)?;
     let mut state: Values = mask.into_iter().map(|mask| (ATTENTION_MASK, mask)).collect();
     for name in &given {
         let value = outputs.remove(name).ok_or_else(|| missing("encoder", name))?;
@@ -370,17 +378,24 @@ pub(crate) fn encoded(
     Ok(state)
 }
 
-/// Runs the encoder; returns its outputs and the mask of tokens. Windows of audio run `together`,
-/// or one after the other.
+/// The width of sources on a device is a multiple of this number, so that shapes repeat.
+pub(crate) const SOURCE_MULTIPLE: usize = 8;
+
+/// Runs the encoder; returns its outputs and the mask of tokens. `on_device` has the maximum number
+/// of tokens of a source, if a device other than the processor computes: sources are then padded to
+/// multiples of [`SOURCE_MULTIPLE`], and windows of audio run together.
 pub(crate) fn encode(
     encoder: &mut dyn Session,
     sources: Sources<'_>,
     pad_token: i64,
-    together: bool,
+    on_device: Option<usize>,
 ) -> Result<(Values, Option<ArrayD<i64>>)> {
     match sources {
         Sources::Tokens(tokens) => {
-            let (ids, mask) = padded(tokens, pad_token)?;
+            let (ids, mask) = padded(tokens, pad_token, |longest| match on_device {
+                Some(most) => longest.next_multiple_of(SOURCE_MULTIPLE).min(most).max(longest),
+                None => longest,
+            })?;
             let mask = mask.into_dyn();
             let inputs =
                 [(INPUT_IDS, ids.into_dyn()), (ATTENTION_MASK, mask.clone())].into_iter().collect();
@@ -394,7 +409,7 @@ pub(crate) fn encode(
             // an encoder on a processor gains nothing from several at once, and their attention
             // weights would take most of the memory.
             let is_audio = features.ndim() == 3;
-            if together || !is_audio || features.len_of(Axis(0)) <= 1 {
+            if on_device.is_some() || !is_audio || features.len_of(Axis(0)) <= 1 {
                 return Ok((run(features.clone())?, None));
             }
             let mut outputs = BTreeMap::new();
@@ -467,12 +482,18 @@ pub(crate) fn cross_sizes(state: &Values, name: &str) -> Result<[usize; 3]> {
     }
 }
 
-/// The sources as `[batch, src]` ids, padded with `pad_token`, and the attention mask.
-pub(crate) fn padded(sources: &[Vec<i64>], pad_token: i64) -> Result<(Array2<i64>, Array2<i64>)> {
+/// The sources as `[batch, src]` ids, padded with `pad_token`, and the attention mask. `width` is
+/// that of sources of which the longest has this number of tokens.
+pub(crate) fn padded(
+    sources: &[Vec<i64>],
+    pad_token: i64,
+    width: impl FnOnce(usize) -> usize,
+) -> Result<(Array2<i64>, Array2<i64>)> {
     if let Some(index) = sources.iter().position(Vec::is_empty) {
         return Err(Cause::Empty(index).into());
     }
-    let (batch, src) = (sources.len(), sources.iter().map(Vec::len).max().unwrap_or(0));
+    let longest = sources.iter().map(Vec::len).max().unwrap_or(0);
+    let (batch, src) = (sources.len(), width(longest));
     let (mut ids, mut mask) =
         (Array2::from_elem((batch, src), pad_token), Array2::zeros((batch, src)));
     for (index, source) in sources.iter().enumerate() {

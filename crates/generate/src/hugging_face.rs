@@ -192,8 +192,7 @@ impl Decoder for HuggingFaceDecoder {
             }
             self.past.iter().for_each(|(past, _)| drop(self.state.remove(past)));
         } else {
-            let (mut encoded, mask) =
-                encode(self.encoder.as_mut(), sources, self.pad_token, false)?;
+            let (mut encoded, mask) = encode(self.encoder.as_mut(), sources, self.pad_token, None)?;
             let states = encoded
                 .remove(LAST_HIDDEN_STATE)
                 .ok_or_else(|| missing("encoder", LAST_HIDDEN_STATE))?;

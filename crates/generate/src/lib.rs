@@ -125,7 +125,8 @@ pub fn decoder(
             Box::new(SharedCacheDecoder::alone(session, config, pad_token)?)
         }
         (Layout::SharedCache, [Some(encoder), Some(decoder), None, None]) => {
-            Box::new(SharedCacheDecoder::new(encoder, decoder, pad_token)?)
+            let decoder = SharedCacheDecoder::new(encoder, decoder, pad_token)?;
+            Box::new(decoder.with_max_positions(config.max_positions))
         }
         (Layout::Generate, [Some(session), None, None, None]) => {
             Box::new(SearchDecoder::new(session, pad_token)?)

@@ -10,8 +10,8 @@
 
 use crate::causal::{no_cross_attention, prompts_of};
 use crate::decoder::{
-    Attentions, BestTokens, Decoder, cross_sizes, encoded, missing, no_join, no_prefill, pasts,
-    select,
+    Attentions, BestTokens, Decoder, SOURCE_MULTIPLE, cross_sizes, encoded, missing, no_join,
+    no_prefill, pasts, select,
 };
 use crate::logits::{LastLogits, Logits};
 use crate::{Result, Sources};
@@ -38,6 +38,8 @@ pub struct SharedCacheDecoder {
     before: Before,
     decoder: Box<dyn Session>,
     pad_token: i64,
+    /// Maximum number of positions of a source.
+    max_positions: usize,
     /// The input and the output of each cache.
     caches: Vec<(String, String)>,
     /// The inputs of the next step without tokens and holders.
@@ -93,6 +95,12 @@ impl SharedCacheDecoder {
         ))
     }
 
+    /// The same for a model whose sources have at most this number of tokens.
+    #[must_use]
+    pub fn with_max_positions(self, max_positions: Option<usize>) -> Self {
+        Self { max_positions: max_positions.unwrap_or(usize::MAX), ..self }
+    }
+
     fn with(
         before: Before,
         decoder: Box<dyn Session>,
@@ -105,6 +113,7 @@ impl SharedCacheDecoder {
             before,
             decoder,
             pad_token,
+            max_positions: usize::MAX,
             caches,
             state: Values::new(),
             holders,
@@ -264,27 +273,33 @@ impl SharedCacheDecoder {
         Ok(())
     }
 
-    /// Keeps the sentences of the slots in a device's memory, and removes the others, if these are
-    /// at least as many.
+    /// Keeps the sentences of the slots in a device's memory, and removes others, if these are at
+    /// least as many. The number halves, so that shapes repeat.
     fn retain_on_device(&mut self, slots: Vec<usize>) -> Result<()> {
         let (n_sentences, beams, _) = self.holders.dim();
         if slots.len() * 2 > n_sentences {
             self.slots = Some(slots);
             return Ok(());
         }
-        let rows: Vec<_> = slots.iter().flat_map(|slot| slot * beams..(slot + 1) * beams).collect();
+        let mut n_kept = n_sentences;
+        while n_kept > 1 && n_kept.div_ceil(2) >= slots.len() {
+            n_kept = n_kept.div_ceil(2);
+        }
+        let others = (0..n_sentences).filter(|slot| !slots.contains(slot));
+        let kept: Vec<_> = slots.iter().copied().chain(others).take(n_kept).collect();
+        let rows: Vec<_> = kept.iter().flat_map(|slot| slot * beams..(slot + 1) * beams).collect();
         let names: Vec<_> = self.state.iter().map(|(name, _)| name.to_string()).collect();
         for name in names
             .into_iter()
             .filter(|name| is_past(name) || is_cross(name) || name == ATTENTION_MASK)
         {
             let Some(value) = self.state.remove(&name) else { continue };
-            let rows = if is_past(&name) { &rows } else { &slots };
-            let kept = self.decoder.select(&value, &[rows.len()], rows)?;
-            self.state.insert(name, kept.map_or_else(|| select(value, &slots), Ok)?);
+            let rows = if is_past(&name) { &rows } else { &kept };
+            let chosen = self.decoder.select(&value, &[rows.len()], rows)?;
+            self.state.insert(name, chosen.map_or_else(|| select(value, &kept), Ok)?);
         }
-        self.holders = self.holders.select(Axis(0), &slots);
-        self.lengths = slots.iter().map(|&slot| self.lengths[slot]).collect();
+        self.holders = self.holders.select(Axis(0), &kept);
+        self.lengths = kept.iter().map(|&slot| self.lengths[slot]).collect();
         self.slots = Some((0..slots.len()).collect());
         Ok(())
     }
@@ -339,6 +354,7 @@ impl Decoder for SharedCacheDecoder {
             .iter()
             .map(|(name, _)| (name, last.remove(name).filter(|_| is_kept)))
             .collect();
+        let on_device = self.decoder.has_own_memory().then_some(self.max_positions);
         match &mut self.before {
             Before::Encoder(encoder) => {
                 self.state = encoded(
@@ -346,6 +362,7 @@ impl Decoder for SharedCacheDecoder {
                     sources,
                     self.pad_token,
                     last,
+                    on_device,
                 )?
             }
             Before::Prompts { unread, .. } => *unread = Some(prompts_of(sources)?.to_vec()),
@@ -377,6 +394,10 @@ impl Decoder for SharedCacheDecoder {
         self.decoder.has_own_memory()
     }
 
+    fn source_multiple(&self) -> usize {
+        if self.decoder.has_own_memory() { SOURCE_MULTIPLE } else { 1 }
+    }
+
     fn joins(&self) -> bool {
         matches!(self.before, Before::Encoder(_)) && self.decoder.has_own_lengths()
     }
@@ -392,6 +413,7 @@ impl Decoder for SharedCacheDecoder {
             sources,
             self.pad_token,
             Values::new(),
+            None,
         )?;
         let beams = self.holders.len_of(Axis(1));
         self.lengths.extend(source_lengths(sources, &new));

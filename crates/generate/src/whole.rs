@@ -133,7 +133,7 @@ impl SearchDecoder {
             }
             (Sources::Tokens(sources), false) => {
                 let Some(sizes) = self.sizes else {
-                    let inputs = tokens(padded(sources, self.pad_token)?);
+                    let inputs = tokens(padded(sources, self.pad_token, |longest| longest)?);
                     return self.run(batch.sources, inputs, settings);
                 };
                 let mut found = Vec::new();
@@ -224,7 +224,7 @@ fn filled(
     pad_token: i64,
     FixedSizes { batch, length }: FixedSizes,
 ) -> Result<(Array2<i64>, Array2<i64>)> {
-    let (ids, mask) = padded(sources, pad_token)?;
+    let (ids, mask) = padded(sources, pad_token, |longest| longest)?;
     let (rows, longest) = ids.dim();
     if longest > length {
         let message = format!(

@@ -62,9 +62,11 @@ pub fn in_batches<T: Send>(
     done: impl FnMut(&[usize], &[T]),
 ) -> Result<Vec<T>> {
     let workers = (model.workers(), || model.decoder());
+    let padded = |length: &usize| length.next_multiple_of(model.source_multiple());
+    let lengths: Vec<_> = lengths.iter().map(padded).collect();
     on_workers(
         workers,
-        batches(lengths, limit),
+        batches(&lengths, limit),
         |decoder, batch| work(decoder.as_mut(), batch),
         done,
     )

@@ -37,6 +37,7 @@ pub struct LoadedModel {
     /// The graphs, the encoder first.
     copies: Arc<Copies>,
     engine: String,
+    source_multiple: usize,
     workers: NonZeroUsize,
     shortlist: Option<Arc<Shortlist>>,
     notices: Vec<Notice>,
@@ -187,11 +188,14 @@ impl LoadedModel {
             sizes,
             copies,
             engine,
+            source_multiple: 1,
             workers,
             shortlist,
             notices,
         };
-        model.engine = model.decoder()?.engine().into();
+        let decoder = model.decoder()?;
+        (model.engine, model.source_multiple) =
+            (decoder.engine().into(), decoder.source_multiple());
         Ok(model)
     }
 
@@ -218,6 +222,7 @@ impl LoadedModel {
             sizes: None,
             copies,
             engine: String::new(),
+            source_multiple: 1,
             workers: options.workers.unwrap_or(NonZeroUsize::MIN),
             shortlist: None,
             notices: Vec::new(),
@@ -280,6 +285,11 @@ impl LoadedModel {
     /// The engine with its version and provider.
     pub fn engine(&self) -> &str {
         &self.engine
+    }
+
+    /// The width of a batch's sources is a multiple of this number.
+    pub(crate) fn source_multiple(&self) -> usize {
+        self.source_multiple
     }
 
     /// The number of sessions that the engine was prepared for.

@@ -9,7 +9,8 @@ use cognate_runtime::{
 use cognate_testing::{Golden, golden};
 use ndarray::{ArrayD, Axis, IxDyn};
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -50,6 +51,8 @@ struct Counts {
     widened: Cell<usize>,
     /// The largest number of sentences that had left and were still computed.
     stayed: Cell<usize>,
+    /// The numbers of sentences, and widths of sources, of all steps.
+    shapes: RefCell<BTreeSet<[usize; 2]>>,
 }
 
 /// A decoder whose caches are distant.
@@ -101,6 +104,8 @@ impl Session for OnDevice {
             let n_padding =
                 tokens.outer_iter().filter(|row| row.iter().all(|&token| token == PAD)).count();
             self.counts.stayed.set(self.counts.stayed.get().max(n_padding));
+            let mask = inputs.get("attention_mask").expect("a mask").shape();
+            self.counts.shapes.borrow_mut().insert([mask[0], mask[1]]);
         }
         let given = inputs.iter().map(|(name, value)| {
             let value = array(value).map_or_else(|| value.clone(), |array| array.clone().into());
@@ -130,10 +135,11 @@ fn decoded(
 
 #[test]
 fn caches_stay_on_the_device() {
-    // Its sentences have 40, 11 and 26 tokens.
+    // Its sentences become 40, 11 and 26 tokens, so that 3 of 8 stay, and later 2.
     let name = "strange/m2m100-asymmetric";
     let model = Model::open(&golden(name)).unwrap();
     let sources = sources(&Golden::open(name));
+    let sources = [1, 0, 1, 2, 1, 0, 1, 1].map(|index| sources[index].clone()).to_vec();
     for num_beams in [1, 4] {
         let settings = Settings { num_beams, max_new_tokens: 40, ..settings(name) };
         let load = |program: &cognate_graph::Program| {
@@ -151,6 +157,9 @@ fn caches_stay_on_the_device() {
         let tokens =
             |all: &[Hypothesis]| all.iter().map(|one| one.tokens.clone()).collect::<Vec<_>>();
         assert_eq!(tokens(&found), tokens(&expected), "{num_beams} beams");
+        // Sentences are halved, and sources have a multiple of 8 tokens.
+        let shapes = counts.shapes.take().into_iter().collect::<Vec<_>>();
+        assert_eq!(shapes, [[2, 16], [4, 16], [8, 16]], "{num_beams} beams");
         let counts = [&counts.selected, &counts.widened, &counts.stayed].map(Cell::get);
         assert!(counts.iter().all(|&count| count > 0), "{num_beams} beams: {counts:?}");
     }

@@ -187,12 +187,19 @@ impl Manifest {
     /// The manifest in `folder`; `None` if there is none.
     ///
     /// # Errors
-    /// If it cannot be read, has a newer format, or a precision of no name in [`Precision::ALL`].
+    /// If it cannot be read, has a newer format, or an unknown layout or precision.
     pub fn read(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(FILE);
         let Some(text) = read_if_there(&path)? else { return Ok(None) };
         Header::read(&path, &text)?;
-        parse(&path, &text).map(Some)
+        let manifest: Self = parse(&path, &text)?;
+        let names = Layout::ALL.map(Layout::name);
+        if !names.contains(&manifest.layout.as_str()) {
+            let message =
+                format_args!("layout: expected {}, found {}", names.join(", "), manifest.layout);
+            return Err(Error::new(ErrorKind::Manifest, path.display(), message));
+        }
+        Ok(Some(manifest))
     }
 
     /// Whether only GPUs run the export: caches that beams share in half precision.
@@ -210,13 +217,13 @@ impl Manifest {
             .unwrap_or_default())
     }
 
-    /// Checks that the manifest's format is supported, and that graphs in place fit their
-    /// checkpoint. A folder without a manifest is accepted: other programs write such folders.
+    /// Checks the manifest, and that graphs in place fit their checkpoint. A folder without a
+    /// manifest is accepted: other programs write such folders.
     ///
     /// # Errors
-    /// If the format is newer than this version, the precision unknown, or a file of the checkpoint
-    /// replaced.
+    /// As [`Manifest::read`]; also if a file of the checkpoint was replaced.
     pub fn check(folder: &Path) -> Result<()> {
+        Self::read(folder)?;
         for (file, stamp) in in_place(folder)?.unwrap_or_default() {
             let path = folder.join(file);
             if !Stamp::of(&path)?.fits(&stamp) {

@@ -219,7 +219,15 @@ fn a_wrong_exported_folder() {
     assert_snapshot!(error_of(&folder), @r#"cognate: error: DIR: vocab_size in config.json is 20, but tokenizer.json needs at least 8000 ("▁man" has the id 20): tokenizer and model do not belong together; take all files from one checkpoint"#);
     edit(&folder, "cognate.json", "\"precision\": \"f32\"", "\"precision\": \"int9\"");
     assert_snapshot!(error_of(&folder), @"cognate: error: DIR/cognate.json: precision: expected f32, f16, bf16, int8, int8-tensor, int8-block, int4, found int9");
-    edit(&folder, "cognate.json", "\"precision\": \"int9\"", "\"precision\": \"f32\"");
+    edit(&folder, "cognate.json", "\"precision\": \"int9\"", "\"precision\": null");
+    let found = error_of(&folder);
+    let expected =
+        "DIR/cognate.json: not the manifest of an export: invalid type: null, expected a string";
+    assert!(found.contains(expected), "{found}");
+    edit(&folder, "cognate.json", "\"precision\": null", "\"precision\": \"f32\"");
+    edit(&folder, "cognate.json", "\"layout\": \"cognate\"", "\"layout\": \"cubic\"");
+    assert_snapshot!(error_of(&folder), @"cognate: error: DIR/cognate.json: layout: expected cognate, hf, shared-cache, generate, triton, found cubic");
+    edit(&folder, "cognate.json", "\"layout\": \"cubic\"", "\"layout\": \"cognate\"");
     edit(&folder, "cognate.json", "\"format_version\": 1", "\"format_version\": 2");
     assert_snapshot!(error(&["show", out]), @"cognate: error: DIR/cognate.json: format_version 2 is newer than this program, which reads 1; update it");
     fs::remove_file(path.join("decoder.onnx")).unwrap();

@@ -57,7 +57,7 @@ impl Gpu {
             Error::new(ErrorKind::Run, "ort: device cuda", message)
         })?;
         let (address, _) = memory.device_ptr(&self.stream);
-        Ok(Block { address, _memory: memory })
+        Ok(Block { address, memory })
     }
 
     /// A tensor of this shape in the block from the byte `start` on.
@@ -82,12 +82,12 @@ impl Gpu {
 #[derive(Debug)]
 pub(in crate::ort::session) struct Block {
     address: sys::CUdeviceptr,
-    _memory: CudaSlice<u8>,
+    memory: CudaSlice<u8>,
 }
 
 impl Block {
     fn len(&self) -> usize {
-        self._memory.len()
+        self.memory.len()
     }
 }
 

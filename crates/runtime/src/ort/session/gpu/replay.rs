@@ -21,13 +21,18 @@ pub(in crate::ort::session) fn undisturbed() -> RwLockReadGuard<'static, ()> {
 /// The repetition at which a step is recorded, which takes about as long as four steps.
 const RECORDED_AT: u32 = 3;
 
-/// Maximum number of recorded steps of a session, and of steps that are remembered.
-const MOST_RECORDED: i32 = 4096;
+/// Maximum number of recorded steps of a session, each about half a megabyte of the GPU's memory, and
+/// of steps that are remembered.
+const MOST_RECORDED: i32 = 1024;
 const MOST_REMEMBERED: usize = 1 << 16;
+
+/// Maximum number of threads that are remembered; another one records again, or finds the graph of a
+/// thread that has ended.
+const MOST_THREADS: usize = 64;
 
 /// What ONNX Runtime is to do with a step.
 pub(super) struct Plan {
-    options: Option<Arc<RunOptions>>,
+    options: Arc<RunOptions>,
     /// Of a step that is recorded.
     alone: Option<RwLockWriteGuard<'static, ()>>,
 }
@@ -35,7 +40,7 @@ pub(super) struct Plan {
 impl Plan {
     /// For one call, during which the plan lives.
     pub(super) fn options(&self) -> *const OrtRunOptions {
-        self.options.as_ref().map_or(ptr::null(), |options| options.0.as_ptr())
+        self.options.0.as_ptr()
     }
 
     pub(super) fn is_recorded(&self) -> bool {
@@ -68,7 +73,7 @@ impl Replays {
     /// The plan for a step with these addresses, shapes and numbers; without them, for one that is
     /// not to be recorded.
     pub(super) fn plan(&mut self, step: Option<Vec<usize>>) -> ::ort::Result<Plan> {
-        let skipped = Plan { options: Some(self.skip.clone()), alone: None };
+        let skipped = Plan { options: self.skip.clone(), alone: None };
         let Some(step) = step else { return Ok(skipped) };
         if self.seen.len() >= MOST_REMEMBERED {
             self.seen.retain(|_, seen| seen.options.is_some());
@@ -77,7 +82,7 @@ impl Replays {
         seen.count = seen.count.saturating_add(1);
         let thread = thread::current().id();
         if let Some(options) = seen.options.as_ref().filter(|_| seen.threads.contains(&thread)) {
-            return Ok(Plan { options: Some(options.clone()), alone: None });
+            return Ok(Plan { options: options.clone(), alone: None });
         }
         if seen.count < RECORDED_AT || self.n_recorded == MOST_RECORDED {
             return Ok(skipped);
@@ -92,8 +97,11 @@ impl Replays {
             }
         };
         seen.options = Some(options.clone());
+        if seen.threads.len() == MOST_THREADS {
+            seen.threads.remove(0);
+        }
         seen.threads.push(thread);
-        Ok(Plan { options: Some(options), alone: Some(alone) })
+        Ok(Plan { options, alone: Some(alone) })
     }
 }
 

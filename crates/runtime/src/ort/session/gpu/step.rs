@@ -14,7 +14,6 @@ use ::ort::AsPointer;
 use ::ort::session::SessionInputValue;
 use ::ort::sys::OrtValue;
 use ::ort::value::{Tensor, TensorElementType};
-use ndarray::ArrayD;
 use std::ffi::CStr;
 use std::ptr;
 use std::sync::PoisonError;
@@ -151,32 +150,32 @@ impl Brought {
         written: &[Written<'_>],
         best: Option<&Best>,
     ) -> Result<Self> {
-        let [tokens, beams] = OF_A_STEP.map(|name| match state.get(name) {
-            Some(Value::I64(array)) => Some(array),
+        let arrays = OF_A_STEP.map(|name| match state.get(name) {
+            Some(Value::I64(array)) => Some(array.as_standard_layout()),
             _ => None,
         });
-        let shape =
-            |array: Option<&ArrayD<i64>>| array.map_or(vec![0], |array| array.shape().to_vec());
-        let [token_shape, beam_shape] = [tokens, beams].map(shape);
+        let [token_shape, beam_shape] = arrays
+            .each_ref()
+            .map(|array| array.as_ref().map_or(vec![0], |array| array.shape().to_vec()));
+        let [tokens, beams] = arrays.each_ref().map(|array| {
+            array.as_ref().map_or(&[][..], |array| array.as_slice().expect("in standard order"))
+        });
         let capacity = written.first().and_then(|(.., cache)| cache.shape().get(2).copied());
         let place_shape = match beam_shape[..] {
             [batch, beams, _] if caches.has_places => [batch, beams, capacity.unwrap_or(0)],
             _ => [0; 3],
         };
         let always = best.map_or(&[][..], |best| &best.always);
-        let put = |to: &mut Vec<u8>, numbers: &mut dyn Iterator<Item = &i64>| {
-            to.extend(numbers.copied().flat_map(i64::to_ne_bytes));
-        };
         // Of beams a graph that has their places reads only the shape.
-        let read_beams = beams.filter(|_| !caches.has_places);
+        let read_beams = if caches.has_places { &[] } else { beams };
         let integers = TensorElementType::Int64;
         let [tokens, always, places, beams] = memory.write(
             &caches.gpu,
             [
-                (integers, &token_shape, &|to| put(to, &mut tokens.into_iter().flatten())),
-                (integers, &[always.len()], &|to| put(to, &mut always.iter())),
+                (integers, &token_shape, &|to| put(to, tokens)),
+                (integers, &[always.len()], &|to| put(to, always)),
                 (TensorElementType::Int32, &place_shape, &|to| put_places(to, beams, place_shape)),
-                (integers, &beam_shape, &|to| put(to, &mut read_beams.into_iter().flatten())),
+                (integers, &beam_shape, &|to| put(to, read_beams)),
             ],
         )?;
         let count = vec![best.map_or(1, |best| best.count as i64)];
@@ -189,15 +188,26 @@ impl Brought {
     }
 }
 
-/// Writes the holders of the past in 32 bits, and zero for each place behind it.
-fn put_places(to: &mut Vec<u8>, holders: Option<&ArrayD<i64>>, shape: [usize; 3]) {
+/// Appends the holders of the past in 32 bits, and zero for each place behind it.
+fn put_places(to: &mut Vec<u8>, holders: &[i64], shape: [usize; 3]) {
+    const SIZE: usize = size_of::<i32>();
     let [batch, beams, capacity] = shape;
-    let past = holders.map_or(0, |holders| holders.len() / (batch * beams).max(1)).min(capacity);
-    let mut all = holders.into_iter().flatten();
-    for _ in 0..batch * beams {
-        to.extend(all.by_ref().take(past).flat_map(|&beam| (beam as i32).to_ne_bytes()));
-        to.resize(to.len() + size_of::<i32>() * (capacity - past), 0);
+    let start = to.len();
+    to.resize(start + batch * beams * capacity * SIZE, 0);
+    let past = holders.len() / (batch * beams).max(1);
+    let places = to[start..].chunks_exact_mut((capacity * SIZE).max(1));
+    for (places, past) in places.zip(holders.chunks_exact(past.max(1))) {
+        let places = places.as_chunks_mut().0.iter_mut();
+        places.zip(past).for_each(|(place, &beam)| *place = (beam as i32).to_ne_bytes());
     }
+}
+
+/// Appends integers.
+fn put(to: &mut Vec<u8>, numbers: &[i64]) {
+    let start = to.len();
+    to.resize(start + size_of_val(numbers), 0);
+    let places = to[start..].as_chunks_mut().0.iter_mut();
+    places.zip(numbers).for_each(|(place, number)| *place = number.to_ne_bytes());
 }
 
 /// Memory for the best tokens of each row.
@@ -311,18 +321,16 @@ impl Given for Input<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ndarray::array;
 
     #[test]
     fn places_behind_the_past_are_held_by_the_first_beam() {
-        let holders = array![[[0i64, 1], [-1, 0]], [[1, 1], [0, 0]]].into_dyn();
-        let mut bytes = Vec::new();
-        put_places(&mut bytes, Some(&holders), [2, 2, 3]);
+        let mut bytes = vec![];
+        put_places(&mut bytes, &[0, 1, -1, 0, 1, 1, 0, 0], [2, 2, 3]);
         let found: Vec<_> =
             bytes.as_chunks().0.iter().map(|bytes| i32::from_ne_bytes(*bytes)).collect();
         assert_eq!(found, [0, 1, 0, -1, 0, 0, 1, 1, 0, 0, 0, 0]);
         bytes.clear();
-        put_places(&mut bytes, Some(&ArrayD::zeros(vec![2, 2, 0])), [2, 2, 3]);
+        put_places(&mut bytes, &[], [2, 2, 3]);
         assert_eq!(bytes, [0; 4 * 12]);
     }
 }

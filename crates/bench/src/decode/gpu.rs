@@ -281,7 +281,9 @@ fn section(machine: String, rounds: u32, missed: &[String], text: &str) -> Secti
     let introduction = format!(
         "Whole calls as in *Speed of decoding*, on a GPU: {n_source} source tokens, exactly {n_new} new ones for each sentence. Programs run one\n\
          after the other, in half precision unless a row says otherwise. `cargo xtask bench decode --device cuda --write` measures again; on a machine\n\
-         without PyPI, `--python PATH` names a Python with PyTorch, transformers and CTranslate2, and ORT_DYLIB_PATH the library of ONNX Runtime.\n"
+         without PyPI, `--python PATH` names a Python with PyTorch, transformers and CTranslate2, and ORT_DYLIB_PATH the library of ONNX Runtime.\n\
+         Each call is measured after {WARM_UP} others of its shape, so that Cognate replays its steps. Whisper-small listens to windows of random\n\
+         frames, and its time includes the encoder's.\n"
     );
     let verdict = match missed {
         [] => "At least as fast as CTranslate2 in all calls.\n".to_owned(),

@@ -133,6 +133,18 @@ impl Decode {
 const FRAMES: usize = 3000;
 const MELS: usize = 80;
 
+/// Maximum number of windows of a call, 3.9 GB of frames.
+const MOST_WINDOWS: usize = 4096;
+
+/// Random frames of windows, the same in every run.
+fn frames(windows: usize) -> ArrayD<f32> {
+    let mut state = 1u32;
+    ArrayD::from_shape_simple_fn(vec![windows, MELS, FRAMES], || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+    })
+}
+
 /// A model in memory.
 pub struct Loaded {
     pub decoder: Box<dyn Decoder>,
@@ -159,23 +171,20 @@ impl Loaded {
         Ok(Self { decoder, config, settings, in_graph })
     }
 
-    /// Random frames of windows, the same in every run.
-    fn frames(&self, windows: usize) -> ArrayD<f32> {
-        let shape = vec![windows, MELS, FRAMES];
-        let mut state = 1u32;
-        ArrayD::from_shape_simple_fn(shape, || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
-        })
-    }
-
     pub fn measure(&mut self, request: &Request) -> Result<Answer> {
         let mut settings = self.settings.clone();
         settings.num_beams = request.beams.get();
         (settings.min_new_tokens, settings.max_new_tokens) =
             (request.new_tokens.get(), request.new_tokens.get());
         (settings.forced_bos_token, settings.forced_eos_token) = (None, None);
-        let frames = (request.windows > 0).then(|| self.frames(request.windows));
+        let is_text = request.windows == 0;
+        ensure!(
+            is_text || request.sources.is_empty() && request.windows <= MOST_WINDOWS,
+            "expected sources, or up to {MOST_WINDOWS} windows, found {} sources and {} windows",
+            request.sources.len(),
+            request.windows
+        );
+        let frames = (!is_text).then(|| frames(request.windows));
         let before = self.in_graph.load(Ordering::Relaxed);
         let start = Instant::now();
         let sources = match &frames {
@@ -189,7 +198,8 @@ impl Loaded {
         let seconds = start.elapsed().as_secs_f64();
         let in_graph = Duration::from_nanos(self.in_graph.load(Ordering::Relaxed) - before);
         let found = hypotheses.iter().filter_map(|found| found.first());
-        let tokens = found.map(|found| found.tokens.len() - request.prompt.len()).sum();
+        let tokens =
+            found.map(|found| found.tokens.len().saturating_sub(request.prompt.len())).sum();
         let expected = batch.sources.len() * request.new_tokens.get();
         ensure!(tokens == expected, "expected {expected} tokens, found {tokens}");
         let peak_bytes = memory::of(std::process::id(), "VmHWM").unwrap_or_default();

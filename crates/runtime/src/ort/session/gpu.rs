@@ -119,7 +119,7 @@ impl Caches {
         let array = match value.into_host()? {
             Value::I64(array) => {
                 let host = Tensor::from_array(array).map_err(brought)?.upcast();
-                return self.brought(memory, input, &host);
+                return self.copied_there(memory, input, &host);
             }
             Value::F32(array) => array,
             other => other.to_f32()?,
@@ -132,11 +132,11 @@ impl Caches {
             true => Tensor::from_array(array.mapv(f16::from_f32)).map_err(brought)?.upcast(),
             false => Tensor::from_array(array).map_err(brought)?.upcast(),
         };
-        self.brought(memory, input, &host)
+        self.copied_there(memory, input, &host)
     }
 
-    /// A tensor of the host in the decoder's memory.
-    fn brought(&self, memory: &mut Memory, input: &str, host: &DynTensor) -> Result<Value> {
+    /// A copy of a tensor of the host in the decoder's memory.
+    fn copied_there(&self, memory: &mut Memory, input: &str, host: &DynTensor) -> Result<Value> {
         let there = {
             let _undisturbed = undisturbed();
             host.to(AllocationDevice::CUDA, self.number.into()).map_err(brought)?

@@ -4,9 +4,10 @@
 //! the numbers that the host reads are the same. ONNX Runtime records a graph for each identifier,
 //! and its memory in between stays the session's.
 
+use ::ort::AsPointer;
+use ::ort::session::RunOptions;
 use ::ort::sys::OrtRunOptions;
 use std::collections::HashMap;
-use std::ptr::{self, NonNull};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, ThreadId};
 
@@ -40,7 +41,7 @@ pub(super) struct Plan {
 impl Plan {
     /// For one call, during which the plan lives.
     pub(super) fn options(&self) -> *const OrtRunOptions {
-        self.options.0.as_ptr()
+        self.options.ptr()
     }
 
     pub(super) fn is_recorded(&self) -> bool {
@@ -66,7 +67,7 @@ struct Seen {
 
 impl Replays {
     pub(super) fn new() -> ::ort::Result<Self> {
-        let skip = Arc::new(RunOptions::new(-1)?);
+        let skip = options_of(-1)?;
         Ok(Self { skip, seen: HashMap::new(), n_recorded: 0 })
     }
 
@@ -93,7 +94,7 @@ impl Replays {
             Some(options) => options.clone(),
             None => {
                 self.n_recorded += 1;
-                Arc::new(RunOptions::new(self.n_recorded)?)
+                options_of(self.n_recorded)?
             }
         };
         seen.options = Some(options.clone());
@@ -107,39 +108,10 @@ impl Replays {
 
 /// Options of a call: the identifier of the graph that ONNX Runtime records or replays; -1 for
 /// none.
-struct RunOptions(NonNull<OrtRunOptions>);
-
-// SAFETY: they are only read after they have been made.
-unsafe impl Send for RunOptions {}
-// SAFETY: as above.
-unsafe impl Sync for RunOptions {}
-
-impl RunOptions {
-    fn new(graph: i32) -> ::ort::Result<Self> {
-        let mut made = ptr::null_mut();
-        // SAFETY: the place lives through the call; the status comes from it.
-        unsafe {
-            ::ort::Error::result_from_status((::ort::api().CreateRunOptions)(&raw mut made))
-        }?;
-        let options = Self(NonNull::new(made).ok_or_else(|| ::ort::Error::new("no options"))?);
-        let value = std::ffi::CString::new(graph.to_string()).expect("digits");
-        // SAFETY: the options were made above, and the strings live through the call.
-        unsafe {
-            ::ort::Error::result_from_status((::ort::api().AddRunConfigEntry)(
-                options.0.as_ptr(),
-                c"gpu_graph_id".as_ptr(),
-                value.as_ptr(),
-            ))
-        }?;
-        Ok(options)
-    }
-}
-
-impl Drop for RunOptions {
-    fn drop(&mut self) {
-        // SAFETY: they were made by the library, and nothing else has them.
-        unsafe { (::ort::api().ReleaseRunOptions)(self.0.as_ptr()) };
-    }
+fn options_of(graph: i32) -> ::ort::Result<Arc<RunOptions>> {
+    let mut options = RunOptions::new()?;
+    options.set("gpu_graph_id", graph.to_string())?;
+    Ok(Arc::new(options))
 }
 
 #[cfg(test)]

@@ -89,18 +89,18 @@ fn run_over(
         Error::new(ErrorKind::Run, signature.place(), message)
     };
     let best = Best::wanted(state, caches.vocab);
-    let brought = Brought::new(caches, memory, state, written, best.as_ref())?;
+    let given = StepInputs::new(caches, memory, state, written, best.as_ref())?;
     let results =
-        best.as_ref().map(|best| results(caches, memory, best, brought.n_rows())).transpose()?;
+        best.as_ref().map(|best| results(caches, memory, best, given.n_rows())).transpose()?;
     let mut call = Call { inputs: Vec::new(), outputs: Vec::new(), step: None };
     call.step = best.as_ref().map(|best| vec![best.count]);
-    let arranged = arranged(shared, caches, state, written, &brought)?;
+    let arranged = arranged(shared, caches, state, written, &given)?;
     for name in &shared.names[0] {
         let place = |name| signature.input_names().iter().position(|known| known == name);
         match name.to_str().unwrap_or_default() {
-            COUNT => call.inputs.push(brought.count.ptr()),
-            ALWAYS => call.read(&Input::Kept(&brought.always)),
-            PLACES => call.read(&Input::Kept(&brought.places)),
+            COUNT => call.inputs.push(given.count.ptr()),
+            ALWAYS => call.read(&Input::Kept(&given.always)),
+            PLACES => call.read(&Input::Kept(&given.places)),
             name => {
                 call.read(&arranged[place(name).expect("the signature has the graph's inputs")])
             }
@@ -128,13 +128,13 @@ fn run_over(
     if let Some((best, results)) = best.zip(results) {
         let mut host = Vec::new();
         let bytes = results.read(&caches.gpu, &mut host)?;
-        found.insert(LOGITS, best.logits(bytes, brought.n_rows())?);
+        found.insert(LOGITS, best.logits(bytes, given.n_rows())?);
     }
     Ok(found)
 }
 
 /// What the host gives to a step: all but the count is copied to the GPU together.
-struct Brought {
+struct StepInputs {
     tokens: OrtTensor,
     always: OrtTensor,
     places: OrtTensor,
@@ -142,7 +142,7 @@ struct Brought {
     count: Tensor<i64>,
 }
 
-impl Brought {
+impl StepInputs {
     fn new(
         caches: &Caches,
         memory: &mut Memory,
@@ -224,7 +224,7 @@ fn arranged<'a>(
     caches: &Caches,
     state: &'a Values,
     written: &'a [Written<'_>],
-    brought: &'a Brought,
+    step: &'a StepInputs,
 ) -> Result<Vec<Input<'a>>> {
     let signature = &shared.signature;
     let mut given = Vec::new();
@@ -234,9 +234,7 @@ fn arranged<'a>(
     for (name, value) in state.iter() {
         let place = OF_A_STEP.iter().position(|known| *known == name);
         let input = match (place, value, own(value)) {
-            (Some(place), Value::I64(_), _) => {
-                Input::Kept([&brought.tokens, &brought.beams][place])
-            }
+            (Some(place), Value::I64(_), _) => Input::Kept([&step.tokens, &step.beams][place]),
             (_, _, Some(own)) if own.is_kept() => Input::Kept(own),
             _ => {
                 let device = Device::Cuda(caches.number);

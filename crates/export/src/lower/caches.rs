@@ -7,7 +7,7 @@
 //! contains a position.
 
 use cognate_graph::{
-    Builder, CachedAttention, Dim, Error, Graph, NodeId, Op, Tensor, Unary, concat,
+    Builder, CachedAttention, DType, Dim, Error, Graph, NodeId, Op, Tensor, Unary, concat,
 };
 use std::collections::HashMap;
 
@@ -107,8 +107,12 @@ fn attend<'g>(
             .expand([one, &key_heads, one, &group, &beams, &places]);
         scores + each.reshape([one, &key_heads, one, &group, &all_places])
     });
-    let weights =
-        (biased + mask).softmax().reshape([&batch, &key_heads, &(&beams * &group), &all_places]);
+    // In f32, which the mask's number requires.
+    let weights = match biased.ty().dtype {
+        DType::F16 => (biased.cast(DType::F32) + mask).softmax().cast(DType::F16),
+        _ => (biased + mask).softmax(),
+    };
+    let weights = weights.reshape([&batch, &key_heads, &(&beams * &group), &all_places]);
     let context =
         weights.matmul(of_sentence(values)).reshape([&batch, &key_heads, &beams, &(&group * &d_k)]);
     context.transpose(&[0, 2, 1, 3]).reshape(query.ty().shape)

@@ -7,9 +7,10 @@ use cognate_graph::{
     Bits, Blocks, Builder, CachedAttention, DType, Dim, Generator, Op, Program, Quantized,
     QuantizedTable, Recipe, Steps, Type, Weights,
 };
+use cognate_passes::half::{Facts, half};
 use cognate_passes::quantize::{Options, quantize};
 use cognate_runtime::{self as runtime, Reference, Runtime, Session, Source, Value, Values};
-use cognate_verify::CLOSE;
+use cognate_verify::{CLOSE, HALF};
 use ndarray::{ArrayD, IxDyn};
 use std::sync::Arc;
 
@@ -362,6 +363,48 @@ fn attention_to_shared_caches_agrees() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn special_attention_to_shared_caches_in_f16_agrees() {
+    let special = CachedAttention {
+        key_heads: 2,
+        cap: Some(0.4),
+        window: Some(2),
+        ..CachedAttention::new(4, 0.5)
+    };
+    let full = attention(special, 4, true);
+    let facts = Facts {
+        seen: &|_, _| Some(1.0),
+        interface: &|name| Some(name.to_owned()),
+        keep: &|_, _| false,
+        computes_in_f32: true,
+    };
+    let halved = half(&[&full], facts).unwrap().programs.remove(0);
+    let (rows, past, capacity) = (6, 4, 7);
+    let mut inputs: Values = [
+        ("keys", &[rows, 2, capacity, 4][..], 0.31),
+        ("values", &[rows, 2, capacity, 4], 0.47),
+        ("query", &[rows, 1, 16], 0.83),
+        ("key", &[rows, 1, 8], 0.59),
+        ("value", &[rows, 1, 8], 0.67),
+        ("bias", &[1, 4, 1, past + 1], 0.9),
+    ]
+    .into_iter()
+    .map(|(name, shape, step)| (name, wave(shape, step)))
+    .collect();
+    let holders = (0..rows * past).map(|index| (index * 7 % 5 % 3) as i64).collect();
+    inputs.insert(
+        "cache_beams",
+        Value::I64(ArrayD::from_shape_vec(vec![2, 3, past], holders).unwrap()),
+    );
+    let mut in_f64 =
+        Reference::F64.load(&Source::Graph(full), &runtime::Options::default()).unwrap();
+    let expected = output(&in_f64.run(&inputs).unwrap(), "context");
+    for session in &mut own_and_plain(&halved)[1..] {
+        let found = output(&session.run(&inputs).unwrap(), "context");
+        assert_close(&found, &expected, HALF.relative_l2, session.engine());
     }
 }
 

@@ -369,6 +369,11 @@ pub(crate) fn encoded(
     }
     // The previous batch's outputs are freed before new ones are computed.
     drop(before);
+    if let (Some(_), Sources::Features(features)) = (on_device, sources)
+        && is_audio(features)
+    {
+        return encoded_windows([encoder, decoder], features, &given);
+    }
     let (mut outputs, mask) = encode(encoder, sources, pad_token, on_device)?;
     let mut state: Values = mask.into_iter().map(|mask| (ATTENTION_MASK, mask)).collect();
     for name in &given {
@@ -378,12 +383,50 @@ pub(crate) fn encoded(
     Ok(state)
 }
 
+/// The number of windows of audio that a device encodes together. More gain little, and the keys
+/// and values of all layers, which are computed together, have up to 2³¹ elements: 17 windows of
+/// Whisper's largest.
+const WINDOWS_TOGETHER: usize = 8;
+
+/// As [`encoded`], of windows of audio on a device.
+fn encoded_windows(
+    [encoder, decoder]: [&mut dyn Session; 2],
+    features: &ArrayD<f32>,
+    given: &[String],
+) -> Result<Values> {
+    let input = encoder.inputs().first().cloned().unwrap_or_default();
+    let count = features.len_of(Axis(0));
+    let mut state = Values::new();
+    for (index, part) in features.axis_chunks_iter(Axis(0), WINDOWS_TOGETHER).enumerate() {
+        let inputs = [(input.clone(), part.to_owned())].into_iter().collect();
+        let mut outputs = encoder.run(&inputs)?;
+        for name in given {
+            let rows = outputs.remove(name).ok_or_else(|| missing("encoder", name))?;
+            let whole = match state.remove(name) {
+                Some(whole) => whole,
+                None => {
+                    let rest = rows.shape().get(1..).unwrap_or_default();
+                    let whole = decoder.reserve(name, &[&[count], rest].concat())?;
+                    whole.expect("a decoder with memory of its own")
+                }
+            };
+            state.insert(name, decoder.with_rows(whole, index * WINDOWS_TOGETHER, &rows)?);
+        }
+    }
+    Ok(state)
+}
+
+/// Frames of audio, unlike pixels, have no channels.
+fn is_audio(features: &ArrayD<f32>) -> bool {
+    features.ndim() == 3
+}
+
 /// The width of sources on a device is a multiple of this number, so that shapes repeat.
 pub(crate) const SOURCE_MULTIPLE: usize = 8;
 
 /// Runs the encoder; returns its outputs and the mask of tokens. `on_device` has the maximum number
 /// of tokens of a source, if a device other than the processor computes: sources are then padded to
-/// multiples of [`SOURCE_MULTIPLE`], and windows of audio run together.
+/// multiples of [`SOURCE_MULTIPLE`].
 pub(crate) fn encode(
     encoder: &mut dyn Session,
     sources: Sources<'_>,
@@ -405,11 +448,9 @@ pub(crate) fn encode(
             let name = encoder.inputs().first().cloned().unwrap_or_default();
             let mut run =
                 |part: ArrayD<f32>| encoder.run(&[(name.clone(), part)].into_iter().collect());
-            // Frames of audio, unlike pixels, have no channels. A window has so many positions that
-            // an encoder on a processor gains nothing from several at once, and their attention
-            // weights would take most of the memory.
-            let is_audio = features.ndim() == 3;
-            if on_device.is_some() || !is_audio || features.len_of(Axis(0)) <= 1 {
+            // A window has so many positions that an encoder on a processor gains nothing from
+            // several at once, and their attention weights would take most of the memory.
+            if !is_audio(features) || features.len_of(Axis(0)) <= 1 {
                 return Ok((run(features.clone())?, None));
             }
             let mut outputs = BTreeMap::new();

@@ -254,6 +254,16 @@ pub trait Session {
         Ok(None)
     }
 
+    /// A value of [`Session::reserve`] with these rows from the row `first` on; they are in the
+    /// memory of the session's device, too.
+    ///
+    /// # Errors
+    /// If a value is elsewhere, if it has no such rows, or if the engine has no such memory.
+    fn with_rows(&self, _whole: Value, _first: usize, _rows: &Value) -> Result<Value> {
+        let message = "expected an engine that reserves memory";
+        Err(Error::new(ErrorKind::Run, self.engine(), message))
+    }
+
     /// The arrays in one block of the memory of the session's device; `None` if the engine has no
     /// such memory.
     ///

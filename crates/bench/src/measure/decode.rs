@@ -257,6 +257,10 @@ impl Session for Timed {
         self.inner.reserve(input, shape)
     }
 
+    fn with_rows(&self, whole: Value, first: usize, rows: &Value) -> Ran<Value> {
+        self.inner.with_rows(whole, first, rows)
+    }
+
     fn select(&self, value: &Value, leading: &[usize], rows: &[usize]) -> Ran<Option<Value>> {
         self.inner.select(value, leading, rows)
     }

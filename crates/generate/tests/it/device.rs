@@ -1,7 +1,9 @@
 //! Caches in the memory of a device: they stay there, and decoding is as on the host.
 
 use crate::golden::{reference, settings, sources};
-use cognate_generate::{Decoder, Hypothesis, SentenceBatch, Settings, SharedCacheDecoder, decode};
+use cognate_generate::{
+    Decoder, Hypothesis, SentenceBatch, Settings, SharedCacheDecoder, Sources, decode,
+};
 use cognate_model::{Attentions, Layout, Model};
 use cognate_runtime::{
     EngineTensor, Options, Reference, Result, Runtime, Session, Source, Value, Values,
@@ -49,6 +51,8 @@ fn array(value: &Value) -> Option<&ArrayD<f32>> {
 struct Counts {
     selected: Cell<usize>,
     widened: Cell<usize>,
+    /// The rows that were written together.
+    written: RefCell<BTreeSet<[usize; 2]>>,
     /// The largest number of sentences that had left and were still computed.
     stayed: Cell<usize>,
     /// The numbers of sentences, and widths of sources, of all steps.
@@ -82,6 +86,15 @@ impl Session for OnDevice {
         Ok(Some(distant(ArrayD::from_elem(IxDyn(shape), f32::NAN))))
     }
 
+    fn with_rows(&self, whole: Value, first: usize, rows: &Value) -> Result<Value> {
+        let mut whole = array(&whole).expect("of `reserve`").clone();
+        let rows = rows.to_f32()?;
+        let end = first + rows.len_of(Axis(0));
+        whole.slice_axis_mut(Axis(0), (first..end).into()).assign(&rows);
+        self.counts.written.borrow_mut().insert([first, end]);
+        Ok(distant(whole))
+    }
+
     fn select(&self, value: &Value, leading: &[usize], rows: &[usize]) -> Result<Option<Value>> {
         let Some(all) = array(value) else { return Ok(None) };
         assert_eq!(leading, [rows.len()]);
@@ -100,12 +113,13 @@ impl Session for OnDevice {
     }
 
     fn run(&mut self, inputs: &Values) -> Result<Values> {
-        if let Some(Value::I64(tokens)) = inputs.get("input_ids") {
+        if let (Some(Value::I64(tokens)), Some(mask)) =
+            (inputs.get("input_ids"), inputs.get("attention_mask"))
+        {
             let n_padding =
                 tokens.outer_iter().filter(|row| row.iter().all(|&token| token == PAD)).count();
             self.counts.stayed.set(self.counts.stayed.get().max(n_padding));
-            let mask = inputs.get("attention_mask").expect("a mask").shape();
-            self.counts.shapes.borrow_mut().insert([mask[0], mask[1]]);
+            self.counts.shapes.borrow_mut().insert([mask.shape()[0], mask.shape()[1]]);
         }
         let given = inputs.iter().map(|(name, value)| {
             let value = array(value).map_or_else(|| value.clone(), |array| array.clone().into());
@@ -126,11 +140,46 @@ const PAD: i64 = 3;
 fn decoded(
     decoder: &mut dyn Decoder,
     settings: &Settings,
-    sources: &[Vec<i64>],
+    sources: Sources<'_>,
 ) -> Vec<Hypothesis> {
     let batch = SentenceBatch::new(sources);
     let found = decode(decoder, &batch, settings, &mut |_| ControlFlow::Continue(()));
     found.unwrap().into_iter().map(|mut found| found.remove(0)).collect()
+}
+
+/// The model's decoder on the device, and what happens there.
+fn on_device(model: &Model, settings: &Settings) -> (SharedCacheDecoder, Rc<Counts>) {
+    let load = |program: &cognate_graph::Program| {
+        Reference::F32.load(&Source::Graph(program.clone()), &Options::default()).unwrap()
+    };
+    let programs = model.programs(Layout::SharedCache, Attentions::Omit).unwrap();
+    let counts = Rc::new(Counts::default());
+    let decoder = OnDevice { inner: load(&programs[1]), counts: counts.clone() };
+    let decoder =
+        SharedCacheDecoder::new(load(&programs[0]), Box::new(decoder), settings.pad_token).unwrap();
+    (decoder, counts)
+}
+
+#[test]
+fn windows_are_encoded_in_parts() {
+    let name = "speech/whisper";
+    let model = Model::open(&golden(name)).unwrap();
+    let frames = ArrayD::from_shape_fn(IxDyn(&[19, 80, 100]), |at| {
+        ((at[0] * 31 + at[1] * 7 + at[2]) as f32).sin()
+    });
+    for num_beams in [1, 4] {
+        let settings = Settings { num_beams, max_new_tokens: 12, ..settings(name) };
+        let (mut decoder, counts) = on_device(&model, &settings);
+        let found = decoded(&mut decoder, &settings, (&frames).into());
+        let expected = decoded(&mut reference(name).0, &settings, (&frames).into());
+        let tokens =
+            |all: &[Hypothesis]| all.iter().map(|one| one.tokens.clone()).collect::<Vec<_>>();
+        assert_eq!(tokens(&found), tokens(&expected), "{num_beams} beams");
+        let different: BTreeSet<_> = tokens(&found).into_iter().collect();
+        assert!(different.len() > 4, "{different:?}");
+        let written = counts.written.take().into_iter().collect::<Vec<_>>();
+        assert_eq!(written, [[0, 8], [8, 16], [16, 19]], "{num_beams} beams");
+    }
 }
 
 #[test]
@@ -142,18 +191,10 @@ fn caches_stay_on_the_device() {
     let sources = [1, 0, 1, 2, 1, 0, 1, 1].map(|index| sources[index].clone()).to_vec();
     for num_beams in [1, 4] {
         let settings = Settings { num_beams, max_new_tokens: 40, ..settings(name) };
-        let load = |program: &cognate_graph::Program| {
-            Reference::F32.load(&Source::Graph(program.clone()), &Options::default()).unwrap()
-        };
         assert_eq!(settings.pad_token, PAD);
-        let programs = model.programs(Layout::SharedCache, Attentions::Omit).unwrap();
-        let counts = Rc::new(Counts::default());
-        let decoder = OnDevice { inner: load(&programs[1]), counts: counts.clone() };
-        let mut decoder =
-            SharedCacheDecoder::new(load(&programs[0]), Box::new(decoder), settings.pad_token)
-                .unwrap();
-        let found = decoded(&mut decoder, &settings, &sources);
-        let expected = decoded(&mut reference(name).0, &settings, &sources);
+        let (mut decoder, counts) = on_device(&model, &settings);
+        let found = decoded(&mut decoder, &settings, (&sources).into());
+        let expected = decoded(&mut reference(name).0, &settings, (&sources).into());
         let tokens =
             |all: &[Hypothesis]| all.iter().map(|one| one.tokens.clone()).collect::<Vec<_>>();
         assert_eq!(tokens(&found), tokens(&expected), "{num_beams} beams");

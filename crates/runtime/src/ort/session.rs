@@ -44,7 +44,7 @@ use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use tensor::{element_name, given, held, owned};
+use tensor::{brought, element_name, given, held, owned};
 
 /// State shared by the sessions of a file.
 pub(super) struct Shared {
@@ -572,6 +572,13 @@ impl Session for OrtSession {
         let reserve =
             |caches: &Caches| caches.reserve(&self.shared, &mut self.memory(), input, shape);
         caches.map(reserve).transpose()
+    }
+
+    fn with_rows(&self, whole: Value, first: usize, rows: &Value) -> Result<Value> {
+        match &self.shared.caches {
+            Some(caches) => caches.with_rows(whole, first, rows),
+            None => Err(brought("expected a decoder on a GPU")),
+        }
     }
 
     fn select(&self, value: &Value, leading: &[usize], rows: &[usize]) -> Result<Option<Value>> {

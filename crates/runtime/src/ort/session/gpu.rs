@@ -96,6 +96,17 @@ impl Caches {
         Ok(tensor.with_order(self.order(input)).into())
     }
 
+    /// A value of [`Caches::reserve`] with these rows, which are on the GPU, from `first` on.
+    pub(super) fn with_rows(&self, whole: Value, first: usize, rows: &Value) -> Result<Value> {
+        match (own(&whole), own(rows)) {
+            (Some(to), Some(from)) if to.is_kept() && from.is_on_device() => {
+                self.gpu.copy(from, to, first)?;
+            }
+            _ => return Err(brought("rows: expected values on the GPU")),
+        }
+        Ok(whole)
+    }
+
     /// The value in the decoder's memory on the GPU; alone if it `is_written`.
     fn kept(
         &self,

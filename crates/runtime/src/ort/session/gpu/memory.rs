@@ -48,6 +48,29 @@ impl Gpu {
         self.stream.cu_stream().cast()
     }
 
+    /// Copies a tensor of the GPU to the rows of another from `first` on.
+    pub(super) fn copy(&self, from: &OrtTensor, to: &OrtTensor, first: usize) -> Result<()> {
+        let elements = *from.tensor.data_type();
+        let [rows, all] = [from, to].map(|own| sizes(own.tensor.shape()));
+        let bytes = size_of_elements(elements, &rows)?;
+        let start = bytes / rows.first().copied().unwrap_or(1).max(1) * first;
+        let is_like = *to.tensor.data_type() == elements && rows.get(1..) == all.get(1..);
+        if !is_like || start + bytes > size_of_elements(elements, &all)? {
+            let message = format!("{all:?} on the GPU: expected rows of it, found {rows:?}");
+            return Err(brought(message));
+        }
+        let [source, target] = [from, to].map(|own| own.tensor.data_ptr() as sys::CUdeviceptr);
+        let _undisturbed = undisturbed();
+        let stream = self.stream.cu_stream();
+        // SAFETY: the target has this number of bytes from `start` on, and the source, which has as
+        // many, lives until the copy has been made.
+        let copied = self.stream.context().bind_to_thread().and_then(|()| unsafe {
+            result::memcpy_dtod_async(target + start as u64, source, bytes, stream)?;
+            result::stream::synchronize(stream)
+        });
+        copied.map_err(brought)
+    }
+
     fn allocate(&self, bytes: usize) -> Result<Block> {
         let _undisturbed = undisturbed();
         // SAFETY: readers of a block read what was written before, or ignore the contents.
@@ -137,17 +160,7 @@ impl Memory {
         let elements = *from.tensor.data_type();
         let shape = sizes(from.tensor.shape());
         let to = self.place(gpu, name, elements, &shape)?;
-        let [source, target] = [from, &to].map(|own| own.tensor.data_ptr() as sys::CUdeviceptr);
-        let bytes = size_of_elements(elements, &shape)?;
-        let _undisturbed = undisturbed();
-        let stream = gpu.stream.cu_stream();
-        // SAFETY: both tensors have this number of bytes, and the source lives until the copy has
-        // been made.
-        let copied = gpu.stream.context().bind_to_thread().and_then(|()| unsafe {
-            result::memcpy_dtod_async(target, source, bytes, stream)?;
-            result::stream::synchronize(stream)
-        });
-        copied.map_err(brought)?;
+        gpu.copy(from, &to, 0)?;
         Ok(to.with_order(from.order))
     }
 

@@ -29,6 +29,7 @@ mod stored;
 mod testing;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod tiles;
+mod transpose;
 
 pub use activation::Activation;
 pub use attention::{Attention, Caches, MANY, Mask, Memory, Results, Step, Strides};

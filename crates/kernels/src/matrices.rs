@@ -13,10 +13,29 @@ use crate::product::tiles::blocks;
 use crate::product::{Multiply, Packed, columns_of_panels};
 use crate::screen::dots;
 use crate::stored::Stored;
+use crate::transpose::transpose;
 use std::cell::Cell;
+use std::ops::Range;
 
-/// Rows and columns that are transposed at once.
-const SQUARE: usize = 16;
+/// Inputs that are multiplied at once, so that a panel of them stays in the cache while rows are
+/// multiplied by it; twice as many if rows are in memory as they are read.
+const INPUTS: usize = 512;
+
+/// Weights that are packed at once: 2 MiB, which stay in the cache while all rows are multiplied.
+const WEIGHTS: usize = 1 << 19;
+
+/// The columns of the widest panel.
+const WIDEST: usize = 32;
+
+/// Rows that are transposed at once, so that they stay in the cache while all panels are read.
+const ROWS: usize = 96;
+
+/// Added to the distance of rows that were columns: at a distance of a power of two they would
+/// share the same few lines of a cache.
+const APART: usize = 16;
+
+/// Rows that are packed at once, so that their pages stay known.
+const TOGETHER: usize = 16;
 
 impl Matrix<'_> {
     /// `A B + bias`; without a bias, which has a number for each column, 0 is added.
@@ -38,75 +57,118 @@ impl Matrix<'_> {
         if blocks::fit([n, inputs, outputs]) {
             return blocks::multiply([self, right], bias, out, threads);
         }
-        let mut room = ROOM.take();
-        let x = self.rows(&mut room.rows, threads);
         if outputs == 1 && bias.is_none() {
             // A column is in memory like a row.
-            dots(right.numbers, x, out);
-        } else {
-            let weights = right.packed(bias, &mut room.panels, &mut room.bias, threads);
-            let (out, n_panels) = (&Shared::new(out), weights.bias.len() / columns_of_panels());
-            by_columns(threads, [n, inputs, n_panels], |panels| {
-                let strides = [inputs, outputs];
-                f32::dispatch(Multiply { weights, x, strides, out, start: 0, n, panels });
-            });
+            return dots(
+                right.numbers,
+                self.rows([0..n, 0..inputs], inputs, &mut Lines::default()).0,
+                out,
+            );
         }
-        ROOM.set(room.trimmed());
-    }
-
-    /// The numbers row after row.
-    fn rows<'r>(&'r self, room: &'r mut Lines<f32>, threads: &dyn Parallel) -> &'r [f32] {
-        if !self.is_transposed {
-            return self.numbers;
-        }
-        let [n, width] = self.sizes;
-        let to = room.first(n * width);
-        let shared = Shared::new(&mut *to);
-        by_parts(threads, n.div_ceil(SQUARE), n * width, |parts| {
-            for first in parts.map(|part| part * SQUARE) {
-                let rows = SQUARE.min(n - first);
-                // SAFETY: each thread has its own rows.
-                let to = unsafe { shared.part(first * width, rows * width) };
-                transpose([width, rows], (&self.numbers[first..], n), (to, width));
+        let most = if self.is_transposed { INPUTS } else { 2 * INPUTS };
+        let wide = WEIGHTS / inputs.clamp(1, most) / WIDEST * WIDEST;
+        // As many for each thread.
+        let n_blocks = n.div_ceil(ROWS).next_multiple_of(threads.threads().max(1));
+        let (mut packed, out) = (PACKED.take(), &Shared::new(out));
+        for first in (0..outputs).step_by(wide) {
+            let columns = first..outputs.min(first + wide);
+            for start in (0..inputs.max(1)).step_by(most) {
+                let some = start..inputs.min(start + most);
+                let bias = bias.filter(|_| some.end == inputs).map(|bias| &bias[columns.clone()]);
+                let weights = right.packed([&some, &columns], bias, &mut packed, threads);
+                let n_panels = weights.bias.len() / columns_of_panels();
+                let work = |rows: Range<usize>, panels: Range<usize>, room: &mut Lines<f32>| {
+                    let (n, begin) = (rows.len(), rows.start * outputs + first);
+                    let (x, stride) = self.rows([rows, some.clone()], INPUTS + APART, room);
+                    let (strides, adds) = ([stride, outputs], start > 0);
+                    f32::dispatch(Multiply {
+                        weights,
+                        x,
+                        strides,
+                        out,
+                        start: begin,
+                        n,
+                        panels,
+                        adds,
+                    });
+                };
+                if self.is_transposed {
+                    by_parts(threads, n_blocks, n * some.len() * columns.len(), |blocks| {
+                        let mut room = ROOM.take();
+                        for block in blocks {
+                            let begin = |block: usize| n * block / n_blocks;
+                            work(begin(block)..begin(block + 1), 0..n_panels, &mut room);
+                        }
+                        ROOM.set(room);
+                    });
+                } else {
+                    by_columns(threads, [n, some.len(), n_panels], |panels| {
+                        work(0..n, panels, &mut Lines::default());
+                    });
+                }
             }
-        });
-        to
+        }
+        PACKED.set(packed);
     }
 
-    /// The numbers in panels.
+    /// Some columns of some rows, and the distance between rows, which is `apart` if they are
+    /// columns in memory.
+    fn rows<'r>(
+        &'r self,
+        [rows, some]: [Range<usize>; 2],
+        apart: usize,
+        room: &'r mut Lines<f32>,
+    ) -> (&'r [f32], usize) {
+        let [n, width] = self.sizes;
+        if !self.is_transposed {
+            let start = rows.start * width + some.start;
+            return (self.numbers.get(start..).unwrap_or_default(), width);
+        }
+        let to = room.first(rows.len() * apart);
+        let from = self.numbers.get(some.start * n + rows.start..).unwrap_or_default();
+        transpose([some.len(), rows.len()], (from, n), (to, apart));
+        (to, apart)
+    }
+
+    /// Some columns of some rows in panels.
     fn packed<'r>(
         &self,
+        [some, chosen]: [&Range<usize>; 2],
         given: Option<&[f32]>,
-        panels: &'r mut Lines<f32>,
-        bias: &'r mut Vec<f32>,
+        (panels, bias): &'r mut (Lines<f32>, Vec<f32>),
         threads: &dyn Parallel,
     ) -> Packed<'r> {
-        let ([inputs, outputs], columns) = (self.sizes, columns_of_panels());
-        let n_panels = outputs.div_ceil(columns);
+        let ([height, width], columns) = (self.sizes, columns_of_panels());
+        let (inputs, outputs, n_panels) =
+            (some.len(), chosen.len(), chosen.len().div_ceil(columns));
         bias.clear();
         bias.extend_from_slice(given.unwrap_or_default());
         bias.resize(n_panels * columns, 0.0);
         let to = panels.first(n_panels * inputs * columns);
         let shared = Shared::new(&mut *to);
         by_parts(threads, n_panels, inputs * outputs, |panels| {
-            for panel in panels {
-                // SAFETY: each thread has its own panels.
-                let to = unsafe { shared.part(panel * inputs * columns, inputs * columns) };
+            let of_panel = |panel: usize| {
                 let first = panel * columns;
-                let n = columns.min(outputs - first);
-                if n < columns {
-                    to.fill(0.0);
+                // SAFETY: each thread has its own panels.
+                let to = unsafe { shared.part(first * inputs, inputs * columns) };
+                (to, chosen.start + first, columns.min(outputs - first))
+            };
+            if self.is_transposed {
+                for (to, first, n) in panels.map(of_panel) {
+                    if n < columns {
+                        to.fill(0.0);
+                    }
+                    let from = &self.numbers[first * height + some.start..];
+                    transpose([n, inputs], (from, height), (to, columns));
                 }
-                if self.is_transposed {
-                    transpose(
-                        [n, inputs],
-                        (&self.numbers[first * inputs..], inputs),
-                        (to, columns),
-                    );
-                } else {
-                    let rows = self.numbers.chunks_exact(outputs);
-                    for (to, row) in to.chunks_exact_mut(columns).zip(rows) {
-                        to[..n].copy_from_slice(&row[first..][..n]);
+                return;
+            }
+            for start in (0..inputs).step_by(TOGETHER) {
+                for (to, first, n) in panels.clone().map(of_panel) {
+                    let rows = self.numbers.chunks_exact(width).skip(some.start + start);
+                    let to = to[start * columns..].chunks_exact_mut(columns).take(TOGETHER);
+                    for (to, row) in to.zip(rows) {
+                        put(&row[first..][..n], to);
                     }
                 }
             }
@@ -115,49 +177,31 @@ impl Matrix<'_> {
     }
 }
 
-/// Transposes a matrix `[rows, columns]` whose rows have a distance in `from`, in squares, so that
-/// no line of the cache is read or written twice.
-fn transpose(
-    [rows, columns]: [usize; 2],
-    (from, from_stride): (&[f32], usize),
-    (to, to_stride): (&mut [f32], usize),
-) {
-    for row in (0..rows).step_by(SQUARE) {
-        let n_rows = SQUARE.min(rows - row);
-        for column in (0..columns).step_by(SQUARE) {
-            let n_columns = SQUARE.min(columns - column);
-            let mut square = [[0.0; SQUARE]; SQUARE];
-            for index in 0..n_rows {
-                let from = &from[(row + index) * from_stride + column..][..n_columns];
-                from.iter().zip(&mut square).for_each(|(number, to)| to[index] = *number);
-            }
-            for (index, numbers) in square.iter().enumerate().take(n_columns) {
-                to[(column + index) * to_stride + row..][..n_rows]
-                    .copy_from_slice(&numbers[..n_rows]);
-            }
-        }
+/// Writes a part of a row, and zeros after it.
+fn put(row: &[f32], to: &mut [f32]) {
+    if put_all::<16>(row, to) || put_all::<32>(row, to) {
+        return;
     }
+    let (to, rest) = to.split_at_mut(row.len());
+    to.copy_from_slice(row);
+    rest.fill(0.0);
 }
 
-/// Memory of a product, reused by the next one.
-#[derive(Default)]
-struct Room {
-    rows: Lines<f32>,
-    panels: Lines<f32>,
-    bias: Vec<f32>,
-}
-
-impl Room {
-    /// Without memory that only large products need.
-    fn trimmed(mut self) -> Self {
-        self.rows.trim();
-        self.panels.trim();
-        self
-    }
+/// Writes exactly `N` numbers, without the call that other lengths take, if there are as many.
+#[inline(always)]
+fn put_all<const N: usize>(row: &[f32], to: &mut [f32]) -> bool {
+    let (Ok(row), Ok(to)) = (<&[f32; N]>::try_from(row), <&mut [f32; N]>::try_from(to)) else {
+        return false;
+    };
+    *to = *row;
+    true
 }
 
 thread_local! {
-    static ROOM: Cell<Room> = Cell::default();
+    /// The panels and the bias of a product, for the next one.
+    static PACKED: Cell<(Lines<f32>, Vec<f32>)> = Cell::default();
+    /// A block of rows that are columns in memory.
+    static ROOM: Cell<Lines<f32>> = Cell::default();
 }
 
 #[cfg(test)]
@@ -179,6 +223,9 @@ mod tests {
             [20, 600, 130],
             [300, 64, 70],
             [40, 64, 300],
+            // Inputs and columns in parts.
+            [5, 1100, 40],
+            [3, 2, 300],
             [3, 100, 1],
             [2, 1, 40],
             [0, 4, 4],

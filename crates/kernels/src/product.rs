@@ -190,11 +190,29 @@ impl Weights {
         by_columns(threads, [n, inputs, panels.len()], |panels| match &self.panels {
             Panels::Floats(all) => {
                 let weights = self.view(all.all(), &columns);
-                f32::dispatch(Multiply { weights, x, strides, out: &out, start: 0, n, panels });
+                f32::dispatch(Multiply {
+                    weights,
+                    x,
+                    strides,
+                    out: &out,
+                    start: 0,
+                    n,
+                    panels,
+                    adds: false,
+                });
             }
             Panels::Halves(all) => {
                 let weights = self.view(all.all(), &columns);
-                f16::dispatch(Multiply { weights, x, strides, out: &out, start: 0, n, panels });
+                f16::dispatch(Multiply {
+                    weights,
+                    x,
+                    strides,
+                    out: &out,
+                    start: 0,
+                    n,
+                    panels,
+                    adds: false,
+                });
             }
         });
     }
@@ -254,6 +272,8 @@ pub(crate) struct Multiply<'a, N = f32> {
     pub(crate) start: usize,
     pub(crate) n: usize,
     pub(crate) panels: Range<usize>,
+    /// Whether the product is added to what `out` contains.
+    pub(crate) adds: bool,
 }
 
 impl<N: Stored> WithSimd for Multiply<'_, N> {
@@ -287,13 +307,31 @@ impl<S: Simd, N: Stored> Tiles for Block<'_, '_, S, N> {
     fn tile<const ROWS: usize, const PANELS: usize>(&self, row: usize, panel: usize, ahead: usize) {
         let (
             simd,
-            &Multiply { weights, x, strides: [x_stride, out_stride], out, start: begin, .. },
+            &Multiply {
+                weights, x, strides: [x_stride, out_stride], out, start: begin, adds, ..
+            },
         ) = (self.simd, self.work);
         let (Packed { panels, bias, inputs, outputs }, columns) = (weights, WIDE * S::F32_LANES);
         let x = &x[row * x_stride..][..(ROWS - 1) * x_stride + inputs];
         let packed = &panels[panel * inputs * columns..][..PANELS * inputs * columns];
         let bias = S::as_simd_f32s(&bias[panel * columns..][..PANELS * columns]).0;
         let mut sums = [[[simd.splat_f32s(0.0); WIDE]; PANELS]; ROWS];
+        // The place of a vector of sums in `out`, and how many of its numbers exist.
+        let place = |row_of_tile: usize, vector: usize| {
+            let start = panel * columns + vector * S::F32_LANES;
+            let n = outputs.saturating_sub(start).min(S::F32_LANES);
+            (begin + (row + row_of_tile) * out_stride + start.min(outputs), n)
+        };
+        if adds {
+            for row in 0..ROWS {
+                for vector in 0..PANELS * WIDE {
+                    let (start, n) = place(row, vector);
+                    // SAFETY: each thread has its own columns.
+                    let before: &[f32] = unsafe { out.part(start, n) };
+                    sums[row][vector / WIDE][vector % WIDE] = simd.partial_load_f32s(before);
+                }
+            }
+        }
         for input in 0..inputs {
             let mut here = [[simd.splat_f32s(0.0); WIDE]; PANELS];
             if PANELS == 1 {
@@ -302,12 +340,12 @@ impl<S: Simd, N: Stored> Tiles for Block<'_, '_, S, N> {
                     ask(packed.as_ptr().wrapping_add(at).wrapping_byte_add(ahead));
                 }
             }
-            for place in 0..PANELS {
+            for panel in 0..PANELS {
                 for half in 0..WIDE {
-                    let at = ((place * inputs + input) * WIDE + half) * S::F32_LANES;
+                    let at = ((panel * inputs + input) * WIDE + half) * S::F32_LANES;
                     // SAFETY: there are `inputs` times `WIDE` vectors in each of the `PANELS`
                     // panels.
-                    here[place][half] = unsafe { N::load(simd, packed.as_ptr().add(at)) };
+                    here[panel][half] = unsafe { N::load(simd, packed.as_ptr().add(at)) };
                 }
             }
             for row in 0..ROWS {
@@ -333,11 +371,9 @@ impl<S: Simd, N: Stored> Tiles for Block<'_, '_, S, N> {
         }
         for (index, done) in done.iter().enumerate() {
             for (vector, &numbers) in done.as_flattened().iter().enumerate() {
-                let start = panel * columns + vector * S::F32_LANES;
-                let n = outputs.saturating_sub(start).min(S::F32_LANES);
+                let (start, n) = place(index, vector);
                 // SAFETY: each thread has its own columns.
-                let to =
-                    unsafe { out.part(begin + (row + index) * out_stride + start.min(outputs), n) };
+                let to = unsafe { out.part(start, n) };
                 if n == S::F32_LANES {
                     S::as_mut_simd_f32s(to).0[0] = numbers;
                 } else {
@@ -397,6 +433,7 @@ mod tests {
                     start: 0,
                     n,
                     panels,
+                    adds: false,
                 }
                 .with_simd(Scalar);
                 for index in 0..n {
@@ -490,6 +527,7 @@ mod tests {
                         start: 0,
                         n,
                         panels: 0..n_panels,
+                        adds: false,
                     };
                     match columns / WIDE {
                         8 => Registers::Avx2.run(work),

@@ -44,6 +44,7 @@ impl<N: Stored> WithSimd for Blocks<'_, '_, N> {
                     start: 0,
                     n,
                     panels,
+                    adds: false,
                 }
                 .with_simd(simd);
                 let mut sums = [0.0; QUERIES];
@@ -55,7 +56,8 @@ impl<N: Stored> WithSimd for Blocks<'_, '_, N> {
                 let (out, start) = (read.context, read.place_of([head, first]));
                 let (strides, panels) = ([stride, heads * d_k], 0..deep / columns);
                 let weights = head_panels.values();
-                Multiply { weights, x: &scores, strides, out, start, n, panels }.with_simd(simd);
+                Multiply { weights, x: &scores, strides, out, start, n, panels, adds: false }
+                    .with_simd(simd);
                 for (index, sum) in sums[..n].iter().enumerate() {
                     // SAFETY: each thread has its own heads.
                     let row = unsafe { out.part(read.place_of([head, first + index]), d_k) };

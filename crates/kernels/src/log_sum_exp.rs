@@ -6,7 +6,8 @@
 //!
 //! `H: [n, width]`, `W: [vocab, width]`, `b: [vocab]`, `g, l: [n]`. Logits are computed twice, some
 //! rows and columns at a time, as keys' scores in FlashAttention (Dao et al. 2022, section 3.1): in
-//! training they and their gradients are most of the memory of a small model.
+//! training they and their gradients are most of the memory of a small model. If `g` is known
+//! before `l`, which is so if the loss is a mean of `l`, both are computed together, and logits once.
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod tiles;
@@ -21,6 +22,12 @@ use std::ops::Range;
 /// Rows and columns of the logits that are computed at once.
 const ROWS: usize = 256;
 const COLUMNS: usize = 1024;
+
+/// Logits that are computed at once where all of a row are needed together: 8 MiB.
+const LOGITS: usize = 1 << 21;
+
+/// With fewer rows at once, the gradients of all weights would be read too often.
+const FEWEST: usize = 128;
 
 /// An output layer and the rows that it reads.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +111,6 @@ impl LogSumExp<'_> {
         let Gradients { hidden: to_hidden, weight: to_weight, bias: mut to_bias } = to;
         to_hidden.fill(0.0);
         to_weight.fill(0.0);
-        let mut part = Vec::new();
         for columns in blocks(vocab, COLUMNS) {
             let some = columns.start * self.width..columns.end * self.width;
             let (weight, to_weight) = (&self.weight[some.clone()], &mut to_weight[some]);
@@ -117,17 +123,63 @@ impl LogSumExp<'_> {
                     add_rows(probabilities, &mut bias[columns.clone()], rows.start == 0);
                 }
                 let probabilities = Matrix::new(probabilities, [rows.len(), columns.len()]);
-                let mut add = |left: Matrix<'_>, right: Matrix<'_>, to: &mut [f32]| {
-                    part.resize(to.len(), 0.0);
-                    left.multiply(right, None, &mut part, threads);
-                    to.iter_mut().zip(&part).for_each(|(to, part)| *to += part);
-                };
                 let some = rows.start * self.width..rows.end * self.width;
                 let hidden = Matrix::new(&self.hidden[some.clone()], [rows.len(), self.width]);
                 let weight = Matrix::new(weight, [columns.len(), self.width]);
-                add(probabilities, weight, &mut to_hidden[some]);
-                add(probabilities.transposed(), hidden, to_weight);
+                probabilities.add(weight, &mut to_hidden[some], threads);
+                probabilities.transposed().add(hidden, to_weight, threads);
             }
+        }
+    }
+
+    /// Computes the logarithms, and the gradients for the factors `g`. Logits are computed only
+    /// once, if those of enough rows fit into the cache.
+    ///
+    /// # Panics
+    /// If a length does not match its sizes.
+    pub fn logarithms_and_gradients(
+        &self,
+        factors: &[f32],
+        logarithms: &mut [f32],
+        to: Gradients<'_>,
+        threads: &dyn Parallel,
+    ) {
+        let ([n, vocab], width) = (self.sizes(), self.width);
+        let step = (LOGITS / vocab.max(1)).min(ROWS);
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        let has_tiles = tiles::fit(self);
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let has_tiles = false;
+        if has_tiles || step < FEWEST {
+            self.logarithms(logarithms, threads);
+            return self.differentiate(Softmax { logarithms, factors }, to, threads);
+        }
+        assert_eq!([logarithms.len(), factors.len()], [n; 2], "[n]");
+        let Gradients { hidden: to_hidden, weight: to_weight, bias: mut to_bias } = to;
+        to_weight.fill(0.0);
+        let mut room = vec![0.0; n.min(step) * vocab];
+        let weight = Matrix::new(self.weight, [vocab, width]);
+        for rows in blocks(n, step) {
+            let logits = self.logits(rows.clone(), 0..vocab, &mut room, threads);
+            let (factors, logarithms) = (&factors[rows.clone()], &mut logarithms[rows.clone()]);
+            let logarithms = Shared::new(logarithms);
+            each_row(logits, vocab, threads, |row, logits| {
+                let mut running = Running::default();
+                running.add(logits);
+                let (logarithm, factor) = (running.logarithm(), factors[row]);
+                // SAFETY: each thread has its own rows.
+                let to = unsafe { logarithms.part(row, 1) };
+                to[0] = logarithm;
+                Arch::new().dispatch(ScaledSoftmax { logits, logarithm, factor });
+            });
+            if let Some(bias) = &mut to_bias {
+                add_rows(logits, bias, rows.start == 0);
+            }
+            let probabilities = Matrix::new(logits, [rows.len(), vocab]);
+            let some = rows.start * width..rows.end * width;
+            let hidden = Matrix::new(&self.hidden[some.clone()], [rows.len(), width]);
+            probabilities.multiply(weight, None, &mut to_hidden[some], threads);
+            probabilities.transposed().add(hidden, to_weight, threads);
         }
     }
 
@@ -291,24 +343,37 @@ mod tests {
                     bias: bias.map(|_| &mut **to_bias),
                 };
                 given.differentiate(of, to, threads);
-                let n_found = 3 + usize::from(bias.is_some());
-                let terms = [("l", width), ("dH", vocab), ("dW", n), ("db", n)];
-                for ((name, terms), (found, exact)) in
-                    terms.iter().zip(found.iter().zip(&exact)).take(n_found)
-                {
-                    let norm = |number: &dyn Fn(usize) -> f64| {
-                        (0..found.len()).map(|place| number(place).powi(2)).sum::<f64>().sqrt()
-                    };
-                    let error = norm(&|place| f64::from(found[place]) - exact[place].sum)
-                        / norm(&|place| exact[place].size);
-                    // Rounding errors of many sums grow with the root of the number of terms.
-                    let limit = (*terms as f64).sqrt() * f64::from(f32::EPSILON) / 2.0;
-                    assert!(
-                        error < limit.max(1e-6),
-                        "{n} {width} {vocab}: {name} differs by {error:e}"
-                    );
-                }
+                check(&found, &exact, &format!("{n} {width} {vocab}"), bias.is_some());
+                let mut found = [nan(n), nan(n * width), nan(vocab * width), nan(vocab)];
+                let [logarithms, to_hidden, to_weight, to_bias] = &mut found;
+                let to = Gradients {
+                    hidden: to_hidden,
+                    weight: to_weight,
+                    bias: bias.map(|_| &mut **to_bias),
+                };
+                given.logarithms_and_gradients(&factors, logarithms, to, threads);
+                check(&found, &exact, &format!("together, {n} {width} {vocab}"), bias.is_some());
             }
+        }
+    }
+
+    /// Compares `l, dH, dW, db` with what they are exactly.
+    fn check(found: &[Vec<f32>; 4], exact: &[Vec<Sum>; 4], what: &str, has_bias: bool) {
+        // The numbers of terms: `width`, `vocab`, `n` and `n`.
+        let [n, width] = [found[0].len(), found[1].len() / found[0].len()];
+        let terms = [("l", width), ("dH", found[3].len()), ("dW", n), ("db", n)];
+        let n_found = 3 + usize::from(has_bias);
+        for ((name, terms), (found, exact)) in
+            terms.iter().zip(found.iter().zip(exact)).take(n_found)
+        {
+            let norm = |number: &dyn Fn(usize) -> f64| {
+                (0..found.len()).map(|place| number(place).powi(2)).sum::<f64>().sqrt()
+            };
+            let error = norm(&|place| f64::from(found[place]) - exact[place].sum)
+                / norm(&|place| exact[place].size);
+            // Rounding errors of many sums grow with the root of the number of terms.
+            let limit = (*terms as f64).sqrt() * f64::from(f32::EPSILON) / 2.0;
+            assert!(error < limit.max(1e-6), "{what}: {name} differs by {error:e}");
         }
     }
 

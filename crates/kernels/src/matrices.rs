@@ -65,11 +65,41 @@ impl Matrix<'_> {
                 out,
             );
         }
+        self.by_parts(right, bias, &Shared::new(out), false, threads);
+    }
+
+    /// Adds `A B` to `out`.
+    ///
+    /// # Panics
+    /// If a size does not match.
+    pub(crate) fn add(self, right: Matrix<'_>, out: &mut [f32], threads: &dyn Parallel) {
+        let ([n, inputs], [height, outputs]) = (self.sizes, right.sizes);
+        assert_eq!(inputs, height, "columns of A and rows of B");
+        assert_eq!(out.len(), n * outputs, "[n, outputs]");
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if blocks::fit([n, inputs, outputs]) {
+            let mut part = vec![0.0; out.len()];
+            blocks::multiply([self, right], None, &mut part, threads);
+            return out.iter_mut().zip(&part).for_each(|(to, part)| *to += part);
+        }
+        self.by_parts(right, None, &Shared::new(out), true, threads);
+    }
+
+    /// `A B + bias`, which is added to `out` if `adds`, by parts of the inputs and the columns.
+    fn by_parts(
+        self,
+        right: Matrix<'_>,
+        bias: Option<&[f32]>,
+        out: &Shared<'_, f32>,
+        adds: bool,
+        threads: &dyn Parallel,
+    ) {
+        let ([n, inputs], [_, outputs]) = (self.sizes, right.sizes);
         let most = if self.is_transposed { INPUTS } else { 2 * INPUTS };
         let wide = WEIGHTS / inputs.clamp(1, most) / WIDEST * WIDEST;
         // As many for each thread.
         let n_blocks = n.div_ceil(ROWS).next_multiple_of(threads.threads().max(1));
-        let (mut packed, out) = (PACKED.take(), &Shared::new(out));
+        let mut packed = PACKED.take();
         for first in (0..outputs).step_by(wide) {
             let columns = first..outputs.min(first + wide);
             for start in (0..inputs.max(1)).step_by(most) {
@@ -80,7 +110,7 @@ impl Matrix<'_> {
                 let work = |rows: Range<usize>, panels: Range<usize>, room: &mut Lines<f32>| {
                     let (n, begin) = (rows.len(), rows.start * outputs + first);
                     let (x, stride) = self.rows([rows, some.clone()], INPUTS + APART, room);
-                    let (strides, adds) = ([stride, outputs], start > 0);
+                    let (strides, adds) = ([stride, outputs], adds || start > 0);
                     f32::dispatch(Multiply {
                         weights,
                         x,

@@ -12,7 +12,8 @@ pub(super) use elementwise::{EXTENTS, INSTRUCTIONS, OUTPUTS, decoded};
 use crate::program::{
     DOMAIN, Found, Places, Substituted, attribute, integer, other, own, prune, replace,
 };
-use cognate_export::proto::{DataType, ModelProto, NodeProto, OperatorSetIdProto};
+use cognate_export::proto::{DataType, GraphProto, ModelProto, NodeProto, OperatorSetIdProto};
+use std::collections::{BTreeSet, HashMap};
 
 /// `out = A B + bias` of two matrices, which the attributes [`TRANSPOSED`] transpose, with an
 /// optional bias `[columns]`.
@@ -23,6 +24,10 @@ pub(super) const LOG_SUM_EXP: &str = "LogSumExp";
 /// Inputs: the output of [`LOG_SUM_EXP`], its gradient `[n, 1]`, and its inputs. Outputs: the
 /// gradients of `H`, of `W` and, if it is named, of `b`, `[1, vocab]`.
 pub(super) const LOG_SUM_EXP_GRADIENT: &str = "LogSumExpGradient";
+/// Both, where the gradient of the logarithms does not depend on them. Inputs: the gradient
+/// `[n, 1]`, and those of [`LOG_SUM_EXP`]. Outputs: its output, and those of
+/// [`LOG_SUM_EXP_GRADIENT`].
+pub(super) const LOG_SUM_EXP_WITH_GRADIENT: &str = "LogSumExpWithGradient";
 /// The attribute of all of them.
 pub(super) const THREADS: &str = "threads";
 
@@ -36,6 +41,7 @@ pub(super) fn substitute(mut model: ModelProto, threads: usize) -> Option<Substi
     if n_found == 0 {
         return None;
     }
+    with_gradients(graph);
     prune(graph);
     for node in graph.node.iter_mut().filter(|node| node.domain == DOMAIN) {
         node.attribute.push(integer(THREADS, threads as i64));
@@ -194,12 +200,61 @@ fn gradient_of_log_sum_exp(places: &Places<'_>, index: usize) -> Option<Found> {
     Some(Found { node, at: index, replaced })
 }
 
+/// Joins each [`LOG_SUM_EXP`] with its gradient, if the gradient that it reads does not depend on
+/// the logarithms.
+fn with_gradients(graph: &mut GraphProto) {
+    for result in outputs_of(graph, LOG_SUM_EXP) {
+        let reads = |node: &NodeProto| {
+            node.op_type == LOG_SUM_EXP_GRADIENT && node.input.first() == Some(&result)
+        };
+        let mut of_gradient = graph.node.iter().filter(|node| reads(node));
+        let (Some(found), None) = (of_gradient.next(), of_gradient.next()) else { continue };
+        if depends_on(graph, &found.input[1], &result) {
+            continue;
+        }
+        graph.node.retain(|node| node.op_type != LOG_SUM_EXP || node.output[0] != result);
+        for node in graph.node.iter_mut().filter(|node| reads(node)) {
+            node.op_type = LOG_SUM_EXP_WITH_GRADIENT.into();
+            node.input.remove(0);
+            node.output.insert(0, result.clone());
+        }
+        elementwise::sort(graph);
+    }
+}
+
+/// The first output of each node of a type.
+fn outputs_of(graph: &GraphProto, operator: &str) -> Vec<String> {
+    let nodes = graph.node.iter().filter(|node| node.op_type == operator);
+    nodes.map(|node| node.output[0].clone()).collect()
+}
+
+/// Whether a tensor is computed from another.
+fn depends_on(graph: &GraphProto, tensor: &str, other: &str) -> bool {
+    let givers: HashMap<&str, &NodeProto> = graph
+        .node
+        .iter()
+        .flat_map(|node| node.output.iter().map(move |output| (output.as_str(), node)))
+        .collect();
+    let (mut left, mut seen) = (vec![tensor], BTreeSet::new());
+    while let Some(tensor) = left.pop() {
+        if tensor == other {
+            return true;
+        }
+        if seen.insert(tensor) {
+            left.extend(
+                givers.get(tensor).into_iter().flat_map(|node| &node.input).map(String::as_str),
+            );
+        }
+    }
+    false
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "as in the folders of tests")]
 mod tests {
     use super::*;
     use cognate_export::{Existing, Export, Metadata, write_folder};
-    use cognate_graph::{Builder, DType, Dim, Graph, Program, Shape, Weights};
+    use cognate_graph::{Builder, DType, Dim, Graph, Program, Shape, Tensor, Weights};
     use cognate_passes::gradient::gradient;
     use insta::assert_snapshot;
 
@@ -216,15 +271,17 @@ mod tests {
         substitute(model, 1).map_or_else(Vec::new, |found| found.model.graph.unwrap().node)
     }
 
-    /// The custom operators of the gradients of `Σ ln Σ exp(x Wᵀ + b)`, and some standard ones.
-    fn operators(wanted: &[&str], reads_logits: bool) -> String {
+    /// A loss of the logarithms and the logits.
+    type Loss = for<'g> fn(Tensor<'g>, Tensor<'g>) -> Tensor<'g>;
+
+    /// The custom operators of the gradients of a loss of `ln Σ exp(x Wᵀ + b)`, and some standard ones.
+    fn operators(wanted: &[&str], loss: Loss) -> String {
         let builder = Builder::new("loss");
         let input = |name: &str, shape: Shape| builder.input(name, DType::F32, shape);
         let x = input("x", Shape::from([Dim::symbol("rows"), 4.into()]));
         let weight = input("W", Shape::from([9, 4].as_slice()));
         let logits = x.linear(weight, Some(input("b", Shape::from([9].as_slice()))));
-        let sums = logits.log_sum_exp();
-        let losses = if reads_logits { sums + logits } else { sums };
+        let losses = loss(logits.log_sum_exp(), logits);
         builder.output("loss", losses.sum(&[0, 1]).reshape(Shape::default()));
         let graph = builder.finish().unwrap();
         let graph =
@@ -275,22 +332,29 @@ mod tests {
 
     #[test]
     fn logits_that_only_their_sum_reads_are_not_written() {
-        assert_snapshot!(operators(&[], false), @"LogSumExp 3 -> 1");
-        assert_snapshot!(operators(&["x", "W"], false), @r"
+        assert_snapshot!(operators(&[], |sums, _| sums), @"LogSumExp 3 -> 1");
+        let squares: Loss = |sums, _| sums * sums;
+        let of_operands = [&["x", "W"][..], &["x", "W", "b"]];
+        assert_snapshot!(of_operands.map(|wanted| operators(wanted, squares)).join("\n"), @r"
         LogSumExp 3 -> 1
+        Elementwise 2 -> 1
         LogSumExpGradient 5 -> 2
-        ");
-        assert_snapshot!(operators(&["x", "W", "b"], false), @r"
         LogSumExp 3 -> 1
+        Elementwise 2 -> 1
         LogSumExpGradient 5 -> 3
         ");
+        // The gradient is known before the logarithms.
+        assert_snapshot!(of_operands.map(|wanted| operators(wanted, |sums, _| sums)).join("\n"), @r"
+        LogSumExpWithGradient 4 -> 3
+        LogSumExpWithGradient 4 -> 4
+        ");
         // Of one operand alone, and of logits that something else reads.
-        assert_snapshot!(operators(&["x"], false), @r"
+        assert_snapshot!(operators(&["x"], |sums, _| sums), @r"
         Product 3 -> 1
         Exp 1 -> 1
         Product 2 -> 1
         ");
-        assert_snapshot!(operators(&["x", "W"], true), @r"
+        assert_snapshot!(operators(&["x", "W"], |sums, logits| sums + logits), @r"
         Product 3 -> 1
         Exp 1 -> 1
         Elementwise 3 -> 1

@@ -14,7 +14,7 @@ mod gradients;
 mod operator;
 
 use self::context::Context;
-use self::gradients::{Elementwise, LogSumExp, LogSumExpGradient, Product};
+use self::gradients::{Elementwise, LogSumExp, LogSumExpGradient, LogSumExpWithGradient, Product};
 use self::operator::{Attributes, Operator};
 use crate::program::{DOMAIN, Kernel};
 use ::ort::session::builder::SessionBuilder;
@@ -79,6 +79,7 @@ fn domain() -> Result<*mut OrtCustomOpDomain> {
         operator::add::<Elementwise>(domain)?;
         operator::add::<LogSumExp>(domain)?;
         operator::add::<LogSumExpGradient>(domain)?;
+        operator::add::<LogSumExpWithGradient>(domain)?;
     }
     Ok(domain)
 }

@@ -283,7 +283,7 @@ fn integers(name: &str, ints: Vec<i64>) -> AttributeProto {
 }
 
 /// Sorts nodes so that each follows those whose outputs it reads, otherwise in their order.
-fn sort(graph: &mut GraphProto) {
+pub(super) fn sort(graph: &mut GraphProto) {
     let givers: HashMap<&str, usize> = graph
         .node
         .iter()

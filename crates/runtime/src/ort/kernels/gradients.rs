@@ -21,6 +21,9 @@ pub(super) struct LogSumExp(Node);
 /// [`LOG_SUM_EXP_GRADIENT`](crate::ort::gradients::LOG_SUM_EXP_GRADIENT)
 pub(super) struct LogSumExpGradient(Node);
 
+/// See [`LOG_SUM_EXP_WITH_GRADIENT`](crate::ort::gradients::LOG_SUM_EXP_WITH_GRADIENT).
+pub(super) struct LogSumExpWithGradient(Node);
+
 /// Several [elementwise operations](cognate_kernels::Elementwise) in one pass.
 pub(super) struct Elementwise {
     extents: Vec<Extent>,
@@ -115,6 +118,31 @@ impl Operator for LogSumExpGradient {
                 bias: of_bias.transpose()?,
             };
             layer.differentiate(Softmax { logarithms, factors }, to, tensors);
+            Ok(())
+        })
+    }
+}
+
+impl Operator for LogSumExpWithGradient {
+    const NAME: &CStr = c"LogSumExpWithGradient";
+
+    fn new(attributes: &Attributes<'_>) -> Result<Self> {
+        Node::new(attributes).map(Self)
+    }
+
+    fn compute(&self, context: *mut OrtKernelContext) -> Result<()> {
+        self.0.run(context, |tensors| {
+            let ([n, vocab], layer) = layer(tensors, 1, self.0.inputs)?;
+            let (_, factors) = tensors.floats(0)?;
+            same("gradients of logarithms", n, factors.len())?;
+            let of_bias = (self.0.outputs > 3).then(|| tensors.new_floats(3, &[1, vocab]));
+            let to = Gradients {
+                hidden: tensors.new_floats(1, &[n, layer.width])?,
+                weight: tensors.new_floats(2, &[vocab, layer.width])?,
+                bias: of_bias.transpose()?,
+            };
+            let logarithms = tensors.new_floats(0, &[n, 1])?;
+            layer.logarithms_and_gradients(factors, logarithms, to, tensors);
             Ok(())
         })
     }

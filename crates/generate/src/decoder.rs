@@ -383,9 +383,9 @@ pub(crate) fn encoded(
     Ok(state)
 }
 
-/// The number of windows of audio that a device encodes together. More gain little, and the keys
-/// and values of all layers, which are computed together, have up to 2³¹ elements: 17 windows of
-/// Whisper's largest.
+/// The number of windows of audio that a device encodes together. The keys and values of all
+/// layers, which are computed together, may have fewer than 2³¹ elements: those of at most 17
+/// windows of Whisper's largest model.
 const WINDOWS_TOGETHER: usize = 8;
 
 /// As [`encoded`], of windows of audio on a device.

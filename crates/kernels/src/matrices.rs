@@ -49,9 +49,7 @@ impl Matrix<'_> {
         out: &mut [f32],
         threads: &dyn Parallel,
     ) {
-        let ([n, inputs], [height, outputs]) = (self.sizes, right.sizes);
-        assert_eq!(inputs, height, "columns of A and rows of B");
-        assert_eq!(out.len(), n * outputs, "[n, outputs]");
+        let [n, inputs, outputs] = self.sizes_of_product(right, out);
         assert!(bias.is_none_or(|bias| bias.len() == outputs), "a number for each column");
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if blocks::fit([n, inputs, outputs]) {
@@ -65,7 +63,7 @@ impl Matrix<'_> {
                 out,
             );
         }
-        self.by_parts(right, bias, &Shared::new(out), false, threads);
+        self.sum_parts(right, bias, out, false, threads);
     }
 
     /// Adds `A B` to `out`.
@@ -73,28 +71,34 @@ impl Matrix<'_> {
     /// # Panics
     /// If a size does not match.
     pub(crate) fn add(self, right: Matrix<'_>, out: &mut [f32], threads: &dyn Parallel) {
-        let ([n, inputs], [height, outputs]) = (self.sizes, right.sizes);
-        assert_eq!(inputs, height, "columns of A and rows of B");
-        assert_eq!(out.len(), n * outputs, "[n, outputs]");
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        if blocks::fit([n, inputs, outputs]) {
+        if blocks::fit(self.sizes_of_product(right, out)) {
             let mut part = vec![0.0; out.len()];
             blocks::multiply([self, right], None, &mut part, threads);
             return out.iter_mut().zip(&part).for_each(|(to, part)| *to += part);
         }
-        self.by_parts(right, None, &Shared::new(out), true, threads);
+        self.sum_parts(right, None, out, true, threads);
+    }
+
+    /// `n`, `inputs` and `outputs`.
+    fn sizes_of_product(self, right: Matrix<'_>, out: &[f32]) -> [usize; 3] {
+        let ([n, inputs], [height, outputs]) = (self.sizes, right.sizes);
+        assert_eq!(inputs, height, "columns of A and rows of B");
+        assert_eq!(out.len(), n * outputs, "[n, outputs]");
+        [n, inputs, outputs]
     }
 
     /// `A B + bias`, which is added to `out` if `adds`, by parts of the inputs and the columns.
-    fn by_parts(
+    fn sum_parts(
         self,
         right: Matrix<'_>,
         bias: Option<&[f32]>,
-        out: &Shared<'_, f32>,
+        out: &mut [f32],
         adds: bool,
         threads: &dyn Parallel,
     ) {
-        let ([n, inputs], [_, outputs]) = (self.sizes, right.sizes);
+        let [n, inputs, outputs] = self.sizes_of_product(right, out);
+        let out = &Shared::new(out);
         let most = if self.is_transposed { INPUTS } else { 2 * INPUTS };
         let wide = WEIGHTS / inputs.clamp(1, most) / WIDEST * WIDEST;
         // As many for each thread.

@@ -190,29 +190,11 @@ impl Weights {
         by_columns(threads, [n, inputs, panels.len()], |panels| match &self.panels {
             Panels::Floats(all) => {
                 let weights = self.view(all.all(), &columns);
-                f32::dispatch(Multiply {
-                    weights,
-                    x,
-                    strides,
-                    out: &out,
-                    start: 0,
-                    n,
-                    panels,
-                    adds: false,
-                });
+                f32::dispatch(Multiply::new(weights, x, strides, &out, n, panels));
             }
             Panels::Halves(all) => {
                 let weights = self.view(all.all(), &columns);
-                f16::dispatch(Multiply {
-                    weights,
-                    x,
-                    strides,
-                    out: &out,
-                    start: 0,
-                    n,
-                    panels,
-                    adds: false,
-                });
+                f16::dispatch(Multiply::new(weights, x, strides, &out, n, panels));
             }
         });
     }
@@ -274,6 +256,20 @@ pub(crate) struct Multiply<'a, N = f32> {
     pub(crate) panels: Range<usize>,
     /// Whether the product is added to what `out` contains.
     pub(crate) adds: bool,
+}
+
+impl<'a, N> Multiply<'a, N> {
+    /// Some panels of a product that is all of `out`.
+    pub(crate) fn new(
+        weights: Packed<'a, N>,
+        x: &'a [f32],
+        strides: [usize; 2],
+        out: &'a Shared<'a, f32>,
+        n: usize,
+        panels: Range<usize>,
+    ) -> Self {
+        Self { weights, x, strides, out, start: 0, n, panels, adds: false }
+    }
 }
 
 impl<N: Stored> WithSimd for Multiply<'_, N> {

@@ -36,17 +36,8 @@ impl<N: Stored> WithSimd for Blocks<'_, '_, N> {
                 let x = &read.queries[first * read.stride + head * d_k..];
                 let made = &Shared::new(&mut scores);
                 let panels = 0..wide / columns;
-                Multiply {
-                    weights: head_panels.keys(),
-                    x,
-                    strides: [read.stride, stride],
-                    out: made,
-                    start: 0,
-                    n,
-                    panels,
-                    adds: false,
-                }
-                .with_simd(simd);
+                let (weights, strides) = (head_panels.keys(), [read.stride, stride]);
+                Multiply::new(weights, x, strides, made, n, panels).with_simd(simd);
                 let mut sums = [0.0; QUERIES];
                 for (index, sum) in sums[..n].iter_mut().enumerate() {
                     let scores = &mut scores[index * stride..][..wide];

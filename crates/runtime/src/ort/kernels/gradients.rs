@@ -8,6 +8,7 @@ use ::ort::sys::OrtKernelContext;
 use ::ort::{Error, Result};
 use cognate_kernels::{Extent, Gradients, Matrix, Softmax};
 use std::ffi::CStr;
+use std::ops::Range;
 
 /// [`PRODUCT`](crate::ort::gradients::PRODUCT)
 pub(super) struct Product {
@@ -111,12 +112,7 @@ impl Operator for LogSumExpGradient {
             let [(_, logarithms), (_, factors)] = [tensors.floats(0)?, tensors.floats(1)?];
             same("logarithms", n, logarithms.len())?;
             same("gradients of logarithms", n, factors.len())?;
-            let of_bias = (self.0.outputs > 2).then(|| tensors.new_floats(2, &[1, vocab]));
-            let to = Gradients {
-                hidden: tensors.new_floats(0, &[n, layer.width])?,
-                weight: tensors.new_floats(1, &[vocab, layer.width])?,
-                bias: of_bias.transpose()?,
-            };
+            let to = gradients(tensors, 0..self.0.outputs, [n, vocab, layer.width])?;
             layer.differentiate(Softmax { logarithms, factors }, to, tensors);
             Ok(())
         })
@@ -135,12 +131,7 @@ impl Operator for LogSumExpWithGradient {
             let ([n, vocab], layer) = layer(tensors, 1, self.0.inputs)?;
             let (_, factors) = tensors.floats(0)?;
             same("gradients of logarithms", n, factors.len())?;
-            let of_bias = (self.0.outputs > 3).then(|| tensors.new_floats(3, &[1, vocab]));
-            let to = Gradients {
-                hidden: tensors.new_floats(1, &[n, layer.width])?,
-                weight: tensors.new_floats(2, &[vocab, layer.width])?,
-                bias: of_bias.transpose()?,
-            };
+            let to = gradients(tensors, 1..self.0.outputs, [n, vocab, layer.width])?;
             let logarithms = tensors.new_floats(0, &[n, 1])?;
             layer.logarithms_and_gradients(factors, logarithms, to, tensors);
             Ok(())
@@ -207,6 +198,21 @@ fn layer<'c>(
     same("inputs of a layer", width, inputs)?;
     let bias = vector(tensors, (n_inputs > first + 2).then_some(first + 2), vocab)?;
     Ok(([n, vocab], cognate_kernels::LogSumExp { hidden, weight, bias, width }))
+}
+
+/// Some outputs as the gradients of a layer; without the third, that of the bias is not wanted.
+fn gradients<'c>(
+    tensors: &Context<'c>,
+    outputs: Range<usize>,
+    [n, vocab, width]: [usize; 3],
+) -> program::Result<Gradients<'c>> {
+    let first = outputs.start;
+    let of_bias = (outputs.len() > 2).then(|| tensors.new_floats(first + 2, &[1, vocab]));
+    Ok(Gradients {
+        hidden: tensors.new_floats(first, &[n, width])?,
+        weight: tensors.new_floats(first + 1, &[vocab, width])?,
+        bias: of_bias.transpose()?,
+    })
 }
 
 fn matrix<'c>(tensors: &Context<'c>, input: usize) -> program::Result<([usize; 2], &'c [f32])> {

@@ -318,16 +318,6 @@ impl<S: Simd, N: Stored> Tiles for Block<'_, '_, S, N> {
             let n = outputs.saturating_sub(start).min(S::F32_LANES);
             (begin + (row + row_of_tile) * out_stride + start.min(outputs), n)
         };
-        if adds {
-            for row in 0..ROWS {
-                for vector in 0..PANELS * WIDE {
-                    let (start, n) = place(row, vector);
-                    // SAFETY: each thread has its own columns.
-                    let before: &[f32] = unsafe { out.part(start, n) };
-                    sums[row][vector / WIDE][vector % WIDE] = simd.partial_load_f32s(before);
-                }
-            }
-        }
         for input in 0..inputs {
             let mut here = [[simd.splat_f32s(0.0); WIDE]; PANELS];
             if PANELS == 1 {
@@ -370,6 +360,11 @@ impl<S: Simd, N: Stored> Tiles for Block<'_, '_, S, N> {
                 let (start, n) = place(index, vector);
                 // SAFETY: each thread has its own columns.
                 let to = unsafe { out.part(start, n) };
+                // Here, because sums that are loaded do not stay in registers.
+                let numbers = match adds {
+                    true => simd.add_f32s(simd.partial_load_f32s(to), numbers),
+                    false => numbers,
+                };
                 if n == S::F32_LANES {
                     S::as_mut_simd_f32s(to).0[0] = numbers;
                 } else {

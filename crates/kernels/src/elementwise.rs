@@ -29,6 +29,9 @@ pub enum Function {
     Floor,
     /// `a` if it is above 0, else 0; NaN stays.
     Relu,
+    /// `Σ a_k b_k`, with the four numbers of a row, an input of [`Extent::RowFours`], and those of a
+    /// column, one of [`Extent::ColumnFours`].
+    Inner,
 }
 
 /// What an input has numbers for, beside those of the result `[rows, width]`.
@@ -42,6 +45,10 @@ pub enum Extent {
     Columns,
     /// Only one.
     One,
+    /// Four of each row, `[rows, 4]`.
+    RowFours,
+    /// Four of each column, `[width, 4]`.
+    ColumnFours,
 }
 
 /// An operation: the function and its operands, which are inputs or, behind these, results of
@@ -69,7 +76,8 @@ pub struct Elementwise {
 impl Elementwise {
     /// Operations on inputs of these extents, of which some have results that are outputs.
     ///
-    /// Returns `None` if an operand or an output does not exist.
+    /// Returns `None` if an operand or an output does not exist, or [`Function::Inner`] and extents
+    /// of four numbers do not meet.
     pub fn new(
         extents: Vec<Extent>,
         instructions: Vec<Instruction>,
@@ -77,7 +85,17 @@ impl Elementwise {
     ) -> Option<Self> {
         let n_inputs = extents.len();
         let is_known = |(index, instruction): (usize, &Instruction)| {
-            instruction.operands.iter().all(|&operand| operand < n_inputs + index)
+            let extents_of = instruction.operands.map(|operand| extents.get(operand));
+            let has_four = |extent: &Option<&Extent>| {
+                matches!(extent, Some(Extent::RowFours | Extent::ColumnFours))
+            };
+            let is_fit = match instruction.function {
+                Function::Inner => {
+                    extents_of == [Some(&Extent::RowFours), Some(&Extent::ColumnFours)]
+                }
+                _ => !extents_of.iter().any(has_four),
+            };
+            is_fit && instruction.operands.iter().all(|&operand| operand < n_inputs + index)
         };
         let n = instructions.len();
         if !instructions.iter().enumerate().all(is_known) || outputs.iter().any(|&at| at >= n) {
@@ -122,7 +140,7 @@ impl Elementwise {
             "inputs and outputs"
         );
         // Without numbers of rows or columns all are one row.
-        let by_row = |extent: &Extent| matches!(extent, Extent::Rows | Extent::Columns);
+        let by_row = |extent: &Extent| !matches!(extent, Extent::All | Extent::One);
         let [rows, width] =
             if self.extents.iter().any(by_row) { [rows, width] } else { [1, rows * width] };
         let blocks = width.div_ceil(BLOCK);
@@ -162,7 +180,8 @@ impl WithSimd for Pass<'_> {
         let Self { work, inputs: &Pointers { inputs, outputs }, blocks, width, parts } = self;
         let n_inputs = inputs.len();
         let mut registers = vec![vec![0.0; BLOCK]; work.n_registers];
-        // Inputs of one number, or of one for each row, as many times as a block has numbers.
+        // Inputs of one number, or of one for each row, as many times as a block has numbers, and
+        // fours of columns.
         let mut repeated: Vec<Vec<f32>> = inputs
             .iter()
             .zip(&work.extents)
@@ -170,7 +189,9 @@ impl WithSimd for Pass<'_> {
                 // SAFETY: there is one number.
                 Extent::One => vec![unsafe { input.read() }; BLOCK],
                 Extent::Rows => vec![0.0; BLOCK],
-                Extent::All | Extent::Columns => Vec::new(),
+                // SAFETY: there are four numbers for each column.
+                Extent::ColumnFours => unsafe { fours_by_block(*input, width) },
+                Extent::All | Extent::Columns | Extent::RowFours => Vec::new(),
             })
             .collect();
         let mut last_row = usize::MAX;
@@ -193,10 +214,12 @@ impl WithSimd for Pass<'_> {
                 let numbers = |operand: usize| match operand.checked_sub(n_inputs) {
                     Some(result) => &registers[work.registers[result]][..n],
                     None => {
-                        let at = match work.extents[operand] {
-                            Extent::All => row * width + start,
-                            Extent::Columns => start,
+                        let (at, n) = match work.extents[operand] {
+                            Extent::All => (row * width + start, n),
+                            Extent::Columns => (start, n),
                             Extent::Rows | Extent::One => return &repeated[operand][..n],
+                            Extent::RowFours => (4 * row, 4),
+                            Extent::ColumnFours => return &repeated[operand][4 * start..],
                         };
                         // SAFETY: by contract; outputs are written when no slice is left.
                         unsafe { std::slice::from_raw_parts(inputs[operand].add(at), n) }
@@ -228,7 +251,39 @@ impl Function {
             Self::Sqrt => both(left, left, to, |a, _| a.sqrt()),
             Self::Floor => both(left, left, to, |a, _| a.floor()),
             Self::Relu => both(left, left, to, |a, _| if a < 0.0 { 0.0 } else { a }),
+            Self::Inner => inner(left, right, to),
         }
+    }
+}
+
+/// The fours of `width` columns: for each block the first number of each column, then the second,
+/// and so on.
+///
+/// # Safety
+/// There are so many numbers.
+unsafe fn fours_by_block(columns: *const f32, width: usize) -> Vec<f32> {
+    let mut made = vec![0.0; 4 * width.next_multiple_of(BLOCK)];
+    for column in 0..width {
+        for k in 0..4 {
+            let at = 4 * (column - column % BLOCK) + k * BLOCK + column % BLOCK;
+            // SAFETY: by contract.
+            made[at] = unsafe { columns.add(4 * column + k).read() };
+        }
+    }
+    made
+}
+
+/// `Σ row_k columns_k`, with `columns` of [`fours_by_block`].
+#[inline(always)]
+fn inner(row: &[f32], columns: &[f32], to: &mut [f32]) {
+    let (&[a, b, c, d], [first, second, third, fourth, ..]) =
+        (row.as_array().expect("four numbers of a row"), columns.as_chunks::<BLOCK>().0)
+    else {
+        unreachable!("four numbers of each column")
+    };
+    let numbers = first.iter().zip(second).zip(third).zip(fourth);
+    for (to, (((p, q), r), s)) in to.iter_mut().zip(numbers) {
+        *to = a * p + b * q + c * r + d * s;
     }
 }
 
@@ -310,10 +365,44 @@ mod tests {
         }
     }
 
+    /// `y = x Σ row_k column_k`, as by plain loops.
+    #[test]
+    fn inner_products_of_fours_are_operands() {
+        let extents = vec![Extent::All, Extent::RowFours, Extent::ColumnFours];
+        let instructions = vec![
+            Instruction { function: Function::Inner, operands: [1, 2] },
+            Instruction { function: Function::Mul, operands: [0, 3] },
+        ];
+        let work = Elementwise::new(extents, instructions, vec![1]).expect("known operands");
+        for [rows, width] in [[3, 5], [7, 512], [2, 1_300], [0, 4], [1, 1]] {
+            let x = numbers(rows * width, 1);
+            let (row, column) = (numbers(rows * 4, 2), numbers(width * 4, 3));
+            let expected: Vec<f32> = x
+                .iter()
+                .enumerate()
+                .map(|(place, &x)| {
+                    let [a, b] = [&row[place / width * 4..], &column[place % width * 4..]];
+                    x * (a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3])
+                })
+                .collect();
+            let mut found = vec![f32::NAN; rows * width];
+            let inputs = [x.as_ptr(), row.as_ptr(), column.as_ptr()];
+            // SAFETY: all have these sizes.
+            unsafe { work.run([rows, width], &inputs, &[found.as_mut_ptr()], &Serial) };
+            assert_eq!(found, expected, "{rows} {width}");
+        }
+    }
+
     #[test]
     fn unknown_operands_are_refused() {
         let add = |operands| vec![Instruction { function: Function::Add, operands }];
         assert!(Elementwise::new(vec![Extent::All], add([0, 1]), vec![0]).is_none());
         assert!(Elementwise::new(vec![Extent::All], add([0, 0]), vec![1]).is_none());
+        let fours = || vec![Extent::RowFours, Extent::ColumnFours, Extent::All];
+        let inner = |operands| vec![Instruction { function: Function::Inner, operands }];
+        assert!(Elementwise::new(fours(), inner([0, 1]), vec![0]).is_some());
+        assert!(Elementwise::new(fours(), inner([1, 0]), vec![0]).is_none());
+        assert!(Elementwise::new(fours(), inner([0, 2]), vec![0]).is_none());
+        assert!(Elementwise::new(fours(), add([0, 2]), vec![0]).is_none());
     }
 }

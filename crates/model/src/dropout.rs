@@ -166,13 +166,13 @@ impl<'g> Active<'g> {
         let columns = columns
             .slice(0, place - first, place - first + 1)
             .reshape([width.clone(), KEYS.into()]);
+        let numbers = rows.linear(columns, None).reshape(shape);
         // Offset by half a residue, so that rounding never crosses an integer.
-        let half = builder.scalar(0.5 / RESIDUES as f32).expand([width]);
-        let numbers = rows.linear(columns, Some(half));
+        let half = 0.5 / RESIDUES as f32;
         let kept = (RESIDUES - dropped) as f32 / RESIDUES as f32;
         // 1 for residues from `dropped` on, where the fraction plus the share kept reaches 1.
-        let is_kept = (numbers + kept).map(Unary::Floor) - numbers.map(Unary::Floor);
-        (is_kept * (1.0 / kept)).reshape(shape)
+        let [above, below] = [half + kept, half].map(|from| (numbers + from).map(Unary::Floor));
+        (above - below) * (1.0 / kept)
     }
 
     /// Random residues `[places, count, 4]`, different at every position.

@@ -6,6 +6,7 @@
 //! - Elementwise operations that read each other's results, in one pass.
 
 mod elementwise;
+mod masks;
 
 pub(super) use elementwise::{EXTENTS, INSTRUCTIONS, OUTPUTS, decoded};
 
@@ -34,6 +35,7 @@ pub(super) const THREADS: &str = "threads";
 /// The graph with our operators; `None` if none applies.
 pub(super) fn substitute(mut model: ModelProto, threads: usize) -> Option<Substituted> {
     let graph = model.graph.as_mut()?;
+    masks::repeat(graph);
     let n_found = replace(graph, gradient_of_log_sum_exp)
         + replace(graph, log_sum_exp)
         + replace(graph, product)
@@ -54,7 +56,9 @@ pub(super) fn substitute(mut model: ModelProto, threads: usize) -> Option<Substi
 /// A product of two matrices of f32 that are not constant.
 fn product(places: &Places<'_>, index: usize) -> Option<Found> {
     let node = gemm(places, index)?;
-    if node.input[..2].iter().any(|operand| places.constant(operand).is_some()) {
+    if node.input[..2].iter().any(|operand| places.constant(operand).is_some())
+        || masks::sums(places, index).is_some()
+    {
         return None;
     }
     let transposed = TRANSPOSED.map(|name| integer(name, i64::from(transposes(node, name))));
@@ -254,7 +258,7 @@ fn depends_on(graph: &GraphProto, tensor: &str, other: &str) -> bool {
 mod tests {
     use super::*;
     use cognate_export::{Existing, Export, Metadata, write_folder};
-    use cognate_graph::{Builder, DType, Dim, Graph, Program, Shape, Tensor, Weights};
+    use cognate_graph::{Builder, DType, Dim, Graph, Program, Shape, Tensor, Unary, Weights};
     use cognate_passes::gradient::gradient;
     use insta::assert_snapshot;
 
@@ -294,6 +298,19 @@ mod tests {
         nodes.join("\n")
     }
 
+    /// All nodes, with what is joined in them.
+    fn described(graph: Graph) -> String {
+        let described = |node: NodeProto| {
+            let all = |name: &str| {
+                attribute(&node, name).map_or(String::new(), |found| format!(" {:?}", found.ints))
+            };
+            let [extents, instructions] = [EXTENTS, INSTRUCTIONS].map(all);
+            let [given, made] = [node.input.join(" "), node.output.join(" ")];
+            format!("{} ({given}) -> {made}{extents}{instructions}", node.op_type)
+        };
+        nodes(graph).into_iter().map(described).collect::<Vec<_>>().join("\n")
+    }
+
     /// A result that is needed for an operand of another group is an output; operands that are
     /// computed from a group's results are not joined with it.
     #[test]
@@ -309,24 +326,38 @@ mod tests {
         let centred = (scaled - sums) * 2.0;
         builder.output("y", centred * scaled + x);
         builder.output("total", (sums * 3.0 + 1.0).sum(&[0]));
-        let nodes: Vec<String> = nodes(builder.finish().unwrap())
-            .into_iter()
-            .map(|node| {
-                let all = |name: &str| {
-                    attribute(&node, name)
-                        .map_or(String::new(), |found| format!(" {:?}", found.ints))
-                };
-                let [extents, instructions] = [EXTENTS, INSTRUCTIONS].map(all);
-                let [given, made] = [node.input.join(" "), node.output.join(" ")];
-                format!("{} ({given}) -> {made}{extents}{instructions}", node.op_type)
-            })
-            .collect();
-        assert_snapshot!(nodes.join("\n"), @r"
+        assert_snapshot!(described(builder.finish().unwrap()), @r"
         Elementwise (x Constant column row) -> Sub [0, 3, 2, 1] [0, 0, 1, 2, 4, 2, 1, 5, 3]
         ReduceSum (Sub integers.1) -> Sum
         Elementwise (Sub Sum Constant_1 x) -> y [0, 1, 3, 0] [1, 0, 1, 2, 4, 2, 2, 5, 0, 0, 6, 3]
         Elementwise (Sum Constant_2 Constant_3) -> Add_2 [0, 3, 3] [2, 0, 1, 0, 3, 2]
         ReduceSum (Add_2 integers.0) -> total
+        ");
+    }
+
+    /// What two groups read is computed in both, and not kept between them.
+    #[test]
+    fn factors_of_dropout_are_computed_where_they_are_read() {
+        let builder = Builder::new("dropout");
+        let input = |name: &str, shape: Shape| builder.input(name, DType::F32, shape);
+        let shape = || Shape::from([Dim::symbol("sentences"), Dim::symbol("tokens"), 6.into()]);
+        let rows = Dim::symbol("sentences") * Dim::symbol("tokens");
+        let (x, rows) = (input("x", shape()), input("rows", Shape::from([rows, 4.into()])));
+        let columns = input("columns", Shape::from([6, 4].as_slice()));
+        let numbers = rows.linear(columns, None).reshape(shape());
+        let factors = (numbers + 0.25).map(Unary::Floor) * 1.5 - numbers.map(Unary::Floor);
+        let dropped = (x + 1.0) * factors;
+        builder.output("y", (dropped - dropped.sum(&[2])) * factors);
+        assert_snapshot!(described(builder.finish().unwrap()), @r"
+        Add (x Constant_2) -> Add_1
+        Reshape (Add_1 integers.-1.6) -> Add_1.flat
+        Shape (x) -> size.sentences
+        Shape (x) -> size.tokens
+        Concat (size.sentences size.tokens integers.6) -> shape.sentences.tokens.6
+        Elementwise (rows columns Constant Constant_1 Add_1.flat) -> Mul_1.flat [4, 5, 3, 3, 0] [8, 0, 1, 0, 5, 2, 6, 6, 6, 2, 7, 3, 6, 5, 5, 1, 8, 9, 2, 4, 10]
+        ReduceSum (Mul_1.flat integers.1) -> Sum.flat
+        Elementwise (Mul_1.flat Sum.flat rows columns Constant Constant_1) -> Mul_2.flat [0, 1, 4, 5, 3, 3] [1, 0, 1, 8, 2, 3, 0, 7, 4, 6, 8, 8, 2, 9, 5, 6, 7, 7, 1, 10, 11, 2, 6, 12]
+        Reshape (Mul_2.flat shape.sentences.tokens.6) -> y
         ");
     }
 

@@ -191,7 +191,10 @@ fn masks(program: &Program, inputs: &Values) -> Vec<Array2<f64>> {
             && node.ty.dtype == DType::F32
             && matches!(node.op, Op::Binary(_));
         if is_mask {
-            masks.push(value.as_float().unwrap().to_owned().into_dimensionality().unwrap());
+            let mask = value.as_float().unwrap();
+            let width = *mask.shape().last().unwrap();
+            let rows = mask.to_shape((mask.len() / width, width)).unwrap();
+            masks.push(rows.into_owned());
         }
     };
     Evaluator::<f64>::new(program).run_observed(input, observe).unwrap();

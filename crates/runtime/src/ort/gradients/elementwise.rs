@@ -1,5 +1,6 @@
 //! Joins elementwise operations that read each other's results.
 
+use super::masks;
 use crate::program::{Places, own};
 use cognate_export::proto::{
     AttributeProto, AttributeType, DataType, DimensionProto, GraphProto, NodeProto,
@@ -16,8 +17,16 @@ pub(in crate::ort) const EXTENTS: &str = "extents";
 pub(in crate::ort) const INSTRUCTIONS: &str = "instructions";
 pub(in crate::ort) const OUTPUTS: &str = "outputs";
 
-const EXTENTS_BY_NUMBER: [Extent; 4] = [Extent::All, Extent::Rows, Extent::Columns, Extent::One];
-const FUNCTIONS: [(Function, &str); 8] = [
+const EXTENTS_BY_NUMBER: [Extent; 6] = [
+    Extent::All,
+    Extent::Rows,
+    Extent::Columns,
+    Extent::One,
+    Extent::RowFours,
+    Extent::ColumnFours,
+];
+/// Of products of matrices only [sums of four](masks::sums).
+const FUNCTIONS: [(Function, &str); 9] = [
     (Function::Add, "Add"),
     (Function::Sub, "Sub"),
     (Function::Mul, "Mul"),
@@ -26,6 +35,7 @@ const FUNCTIONS: [(Function, &str); 8] = [
     (Function::Sqrt, "Sqrt"),
     (Function::Floor, "Floor"),
     (Function::Relu, "Relu"),
+    (Function::Inner, "Gemm"),
 ];
 
 /// The operations that the attributes of a node describe.
@@ -50,12 +60,18 @@ pub(in crate::ort) fn decoded(
     Some((extents, work))
 }
 
+/// Whether a node computes one of the functions.
+pub(super) fn has_function(node: &NodeProto) -> bool {
+    node.domain.is_empty() && FUNCTIONS.iter().any(|(_, name)| *name == node.op_type)
+}
+
 /// Replaces groups of elementwise operations by one node each; returns their number.
 pub(super) fn join(graph: &mut GraphProto) -> usize {
     let (made, replaced) = {
         let places = Places::new(graph);
         let groups = Groups::of(&places);
-        let found = groups.groups.iter().filter(|group| group.operations.len() > 1);
+        let found =
+            groups.groups.iter().filter(|group| group.operations.len() > 1 && !group.is_mask);
         let (mut made, mut replaced) = (Vec::new(), BTreeSet::new());
         for group in found {
             let nodes = group.operations.iter().flat_map(|operation| &operation.nodes);
@@ -111,6 +127,11 @@ impl<'g> Operation<'g> {
         if !node.domain.is_empty() || !is_float(result) || shape.iter().all(is_one) {
             return None;
         }
+        if node.op_type == "Gemm" {
+            let [rows, columns] = masks::sums(places, index)?;
+            let operands = vec![(rows, Extent::RowFours), (columns, Extent::ColumnFours)];
+            return Some(Self { function, operands, result, shape, nodes });
+        }
         let operand = |name: &'g String| {
             let extent = extent(places, name, shape).filter(|_| is_float(name))?;
             Some((name.as_str(), extent))
@@ -153,6 +174,8 @@ fn extent(places: &Places<'_>, tensor: &str, shape: &[DimensionProto]) -> Option
 /// Operations on numbers of one shape.
 struct Group<'g> {
     operations: Vec<Operation<'g>>,
+    /// Whether it reads no numbers of the shape. It becomes a part of the only group that reads it.
+    is_mask: bool,
     /// The groups whose results reach its operands by other nodes, or are its operands.
     after: BTreeSet<usize>,
 }
@@ -210,22 +233,41 @@ impl<'g> Groups<'g> {
     /// Adds an operation to the group of an operand, if none of its other operands is computed from
     /// the results of that group, or to a new one.
     fn add(&mut self, operation: Operation<'g>) {
-        let operands = operation.operands.iter().map(|(operand, _)| *operand);
-        let found = operation.operands.iter().rev().find_map(|(operand, extent)| {
+        let operands = || operation.operands.iter().rev();
+        let group_of = |(operand, extent): &(&str, Extent)| {
             let &group = self.of_result.get(operand).filter(|_| *extent == Extent::All)?;
-            let others = operands.clone().filter(|other| self.of_result.get(other) != Some(&group));
-            let is_free = |other| !self.follow(&self.before(other), group);
-            let has_shape = self.groups[group].operations[0].shape == operation.shape;
-            (has_shape && others.into_iter().all(is_free)).then_some(group)
-        });
-        let group = found.unwrap_or_else(|| {
-            self.groups.push(Group { operations: Vec::new(), after: BTreeSet::new() });
+            (self.groups[group].operations[0].shape == operation.shape).then_some(group)
+        };
+        let is_free = |&group: &usize| {
+            let others = operands().map(|(operand, _)| operand);
+            let mut others = others.filter(|other| self.of_result.get(*other) != Some(&group));
+            others.all(|other| !self.follow(&self.before(other), group))
+        };
+        let found: Vec<usize> = operands().filter_map(group_of).filter(is_free).collect();
+        let (masks, others): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|&group| self.groups[group].is_mask);
+        let is_mask = others.is_empty()
+            && operands().all(|(operand, extent)| {
+                *extent != Extent::All
+                    || self.of_result.get(operand).is_some_and(|group| masks.contains(group))
+            });
+        let after: BTreeSet<_> = operands().flat_map(|(operand, _)| self.before(operand)).collect();
+        let group = others.first().or(masks.first()).copied().unwrap_or_else(|| {
+            self.groups.push(Group { operations: Vec::new(), is_mask, after: BTreeSet::new() });
             self.groups.len() - 1
         });
-        let after: BTreeSet<_> = operands.flat_map(|operand| self.before(operand)).collect();
+        for mask in masks.into_iter().filter(|&mask| mask != group) {
+            for operation in std::mem::take(&mut self.groups[mask].operations) {
+                self.of_result.insert(operation.result, group);
+                self.groups[group].operations.push(operation);
+            }
+            self.groups[mask].after.insert(group);
+        }
         self.of_result.insert(operation.result, group);
-        self.groups[group].after.extend(after.into_iter().filter(|&before| before != group));
-        self.groups[group].operations.push(operation);
+        let found = &mut self.groups[group];
+        found.is_mask = is_mask;
+        found.after.extend(after.into_iter().filter(|&before| before != group));
+        found.operations.push(operation);
     }
 }
 

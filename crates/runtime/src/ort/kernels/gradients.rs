@@ -174,6 +174,8 @@ impl Operator for Elementwise {
                 Extent::Rows => rows,
                 Extent::Columns => width,
                 Extent::One => 1,
+                Extent::RowFours => 4 * rows,
+                Extent::ColumnFours => 4 * width,
             };
             same("numbers of an operand", expected, found.iter().product()).map_err(Error::new)?;
         }

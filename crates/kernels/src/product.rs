@@ -360,14 +360,15 @@ impl<S: Simd, N: Stored> Tiles for Block<'_, '_, S, N> {
                 let (start, n) = place(index, vector);
                 // SAFETY: each thread has its own columns.
                 let to = unsafe { out.part(start, n) };
-                // Here, because sums that are loaded do not stay in registers.
-                let numbers = match adds {
-                    true => simd.add_f32s(simd.partial_load_f32s(to), numbers),
-                    false => numbers,
-                };
+                // Here, because sums that begin with loaded numbers do not stay in registers.
                 if n == S::F32_LANES {
-                    S::as_mut_simd_f32s(to).0[0] = numbers;
+                    let to = &mut S::as_mut_simd_f32s(to).0[0];
+                    *to = if adds { simd.add_f32s(*to, numbers) } else { numbers };
                 } else {
+                    let numbers = match adds {
+                        true => simd.add_f32s(simd.partial_load_f32s(to), numbers),
+                        false => numbers,
+                    };
                     simd.partial_store_f32s(to, numbers);
                 }
             }

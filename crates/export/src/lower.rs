@@ -57,8 +57,14 @@ pub(crate) fn lower(graph: &Graph, target: Target) -> Result<GraphProto, Error> 
 }
 
 fn lower_nodes(lowering: &mut Lowering<'_>) -> Result<(), Error> {
+    let outputs: HashSet<NodeId> =
+        lowering.graph.outputs().iter().map(|output| output.node).collect();
     for (id, node) in lowering.graph.iter() {
         lowering.node(id, node)?;
+        // Other reshapes are done where they are read.
+        if matches!(node.op, Op::Reshape(_)) && outputs.contains(&id) {
+            lowering.value(id)?;
+        }
     }
     lowering.outputs()
 }

@@ -276,9 +276,8 @@ unsafe fn fours_by_block(columns: *const f32, width: usize) -> Vec<f32> {
 /// `Σ row_k columns_k`, with `columns` of [`fours_by_block`].
 #[inline(always)]
 fn inner(row: &[f32], columns: &[f32], to: &mut [f32]) {
-    let (&[a, b, c, d], [first, second, third, fourth, ..]) =
-        (row.as_array().expect("four numbers of a row"), columns.as_chunks::<BLOCK>().0)
-    else {
+    let [a, b, c, d] = *<&[f32; 4]>::try_from(row).expect("four numbers of a row");
+    let [first, second, third, fourth, ..] = columns.as_chunks::<BLOCK>().0 else {
         unreachable!("four numbers of each column")
     };
     let numbers = first.iter().zip(second).zip(third).zip(fourth);

@@ -5,6 +5,7 @@ use cognate_model::LossNames;
 use cognate_passes::feed::feed;
 use cognate_passes::gradient::gradient;
 use cognate_passes::half::{Facts, half};
+use cognate_passes::order::last_read_first;
 use cognate_passes::{Error, fold::fold};
 
 /// The output that is minimised.
@@ -31,7 +32,8 @@ pub const LOSS_SCALE: &str = "loss_scale";
 /// ```
 pub fn gradients(loss: &Program, learned: &[&str]) -> Result<Program, Error> {
     let graph = feed(&fold(loss.graph())?, |path| learned.contains(&path))?;
-    Ok(Program::new(gradient(&graph, LOSS, learned)?, loss.weights().clone())?)
+    let graph = last_read_first(&gradient(&graph, LOSS, learned)?)?;
+    Ok(Program::new(graph, loss.weights().clone())?)
 }
 
 /// As [`gradients`], with products and the values between them in f16 (Micikevicius et al. 2018):
@@ -57,7 +59,7 @@ pub fn gradients_in_half(loss: &Program, learned: &[&str]) -> Result<Program, Er
     let made = half(&[loss], facts)?;
     let [program] = made.programs.as_slice() else { unreachable!("one for each program") };
     let graph = feed(&fold(program.graph())?, |path| learned.contains(&path))?;
-    let graph = gradient(&scaled(&graph)?, SCALED, learned)?;
+    let graph = last_read_first(&gradient(&scaled(&graph)?, SCALED, learned)?)?;
     Ok(Program::new(graph, loss.weights().clone())?)
 }
 

@@ -351,13 +351,30 @@ mod tests {
         assert_snapshot!(described(builder.finish().unwrap()), @r"
         Add (x Constant_2) -> Add_1
         Reshape (Add_1 integers.-1.6) -> Add_1.flat
-        Shape (x) -> size.sentences
-        Shape (x) -> size.tokens
-        Concat (size.sentences size.tokens integers.6) -> shape.sentences.tokens.6
         Elementwise (rows columns Constant Constant_1 Add_1.flat) -> Mul_1.flat [4, 5, 3, 3, 0] [8, 0, 1, 0, 5, 2, 6, 6, 6, 2, 7, 3, 6, 5, 5, 1, 8, 9, 2, 4, 10]
         ReduceSum (Mul_1.flat integers.1) -> Sum.flat
         Elementwise (Mul_1.flat Sum.flat rows columns Constant Constant_1) -> Mul_2.flat [0, 1, 4, 5, 3, 3] [1, 0, 1, 8, 2, 3, 0, 7, 4, 6, 8, 8, 2, 9, 5, 6, 7, 7, 1, 10, 11, 2, 6, 12]
+        Shape (x) -> size.sentences
+        Shape (x) -> size.tokens
+        Concat (size.sentences size.tokens integers.6) -> shape.sentences.tokens.6
         Reshape (Mul_2.flat shape.sentences.tokens.6) -> y
+        ");
+    }
+
+    /// What a gradient asks of a result is computed with the gradient.
+    #[test]
+    fn comparisons_are_computed_where_they_are_read() {
+        let builder = Builder::new("rectified");
+        let x = builder.input("x", DType::F32, Shape::from([Dim::symbol("rows"), 6.into()]));
+        let y = (x + 1.0).map(Unary::Relu);
+        let is_above = builder.scalar(1e-9).less_or_equal(y).cast(DType::F32);
+        builder.output("z", (x - y.sum(&[1])) * is_above);
+        builder.output("same", (x * 2.0) * is_above);
+        assert_snapshot!(described(builder.finish().unwrap()), @r"
+        Elementwise (x Constant) -> Relu [0, 3] [0, 0, 1, 7, 2, 2]
+        ReduceSum (Relu integers.1) -> Sum
+        Mul (x Constant_2) -> Mul_1
+        Elementwise (x Sum Constant_1 Relu Mul_1) -> z same [0, 1, 3, 0, 0] [1, 0, 1, 4, 2, 3, 2, 5, 6, 2, 4, 6]
         ");
     }
 

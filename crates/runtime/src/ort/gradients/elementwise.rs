@@ -67,30 +67,34 @@ pub(super) fn has_function(node: &NodeProto) -> bool {
 
 /// Replaces groups of elementwise operations by one node each; returns their number.
 pub(super) fn join(graph: &mut GraphProto) -> usize {
-    let (made, replaced) = {
-        let places = Places::new(graph);
-        let groups = Groups::of(&places);
-        let found =
-            groups.groups.iter().filter(|group| group.operations.len() > 1 && !group.is_mask);
-        let (mut made, mut replaced) = (Vec::new(), BTreeSet::new());
-        for group in found {
+    let (mut made, mut replaced) = (BTreeMap::<_, Vec<_>>::new(), BTreeSet::new());
+    let places = Places::new(graph);
+    for group in Groups::of(&places).groups {
+        if group.operations.len() > 1 && !group.is_late {
             let nodes = group.operations.iter().flat_map(|operation| &operation.nodes);
-            replaced.extend(nodes.copied());
-            made.push(group.node(&places));
+            replaced.extend(nodes.clone().copied());
+            let last = nodes.max().copied().unwrap_or_default();
+            made.entry(last).or_default().push(group.node(&places));
         }
-        (made, replaced)
-    };
-    let n_made = made.len();
-    if n_made > 0 {
-        let mut index = 0;
-        graph.node.retain(|_| {
-            index += 1;
-            !replaced.contains(&(index - 1))
-        });
-        graph.node.extend(made);
-        sort(graph);
     }
+    let n_made = made.len();
+    insert(graph, made, &replaced);
     n_made
+}
+
+/// Inserts nodes before others, by their index, removes some, and sorts.
+pub(super) fn insert(
+    graph: &mut GraphProto,
+    mut made: BTreeMap<usize, Vec<NodeProto>>,
+    removed: &BTreeSet<usize>,
+) {
+    for (index, node) in std::mem::take(&mut graph.node).into_iter().enumerate() {
+        graph.node.extend(made.remove(&index).unwrap_or_default());
+        if !removed.contains(&index) {
+            graph.node.push(node);
+        }
+    }
+    sort(graph);
 }
 
 /// An elementwise operation of f32.
@@ -174,8 +178,9 @@ fn extent(places: &Places<'_>, tensor: &str, shape: &[DimensionProto]) -> Option
 /// Operations on numbers of one shape.
 struct Group<'g> {
     operations: Vec<Operation<'g>>,
-    /// Whether it reads no numbers of the shape. It becomes a part of the only group that reads it.
-    is_mask: bool,
+    /// Whether it becomes a part of the first group that reads it: it computes nothing but factors of
+    /// dropout or comparisons, which would take memory until then.
+    is_late: bool,
     /// The groups whose results reach its operands by other nodes, or are its operands.
     after: BTreeSet<usize>,
 }
@@ -230,6 +235,11 @@ impl<'g> Groups<'g> {
         false
     }
 
+    /// Whether a tensor is a result of the group, or not computed from its results.
+    fn is_apart(&self, tensor: &str, group: usize) -> bool {
+        self.of_result.get(tensor) == Some(&group) || !self.follow(&self.before(tensor), group)
+    }
+
     /// Adds an operation to the group of an operand, if none of its other operands is computed from
     /// the results of that group, or to a new one.
     fn add(&mut self, operation: Operation<'g>) {
@@ -239,34 +249,48 @@ impl<'g> Groups<'g> {
             (self.groups[group].operations[0].shape == operation.shape).then_some(group)
         };
         let is_free = |&group: &usize| {
-            let others = operands().map(|(operand, _)| operand);
-            let mut others = others.filter(|other| self.of_result.get(*other) != Some(&group));
-            others.all(|other| !self.follow(&self.before(other), group))
+            let is_late = |found: &usize| *found != group && self.groups[*found].is_late;
+            operands().all(|operand| match group_of(operand).filter(is_late) {
+                // It would become a part of the group.
+                Some(late) => {
+                    let operations = &self.groups[late].operations;
+                    operations.iter().flat_map(|each| &each.operands).all(|&(read, _)| {
+                        self.of_result.get(read) == Some(&late) || self.is_apart(read, group)
+                    })
+                }
+                None => self.is_apart(operand.0, group),
+            })
         };
         let found: Vec<usize> = operands().filter_map(group_of).filter(is_free).collect();
-        let (masks, others): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|&group| self.groups[group].is_mask);
-        let is_mask = others.is_empty()
-            && operands().all(|(operand, extent)| {
-                *extent != Extent::All
-                    || self.of_result.get(operand).is_some_and(|group| masks.contains(group))
-            });
+        let (late, mut others): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|&group| self.groups[group].is_late);
+        let compares = FUNCTIONS[operation.function].0 == Function::LessOrEqual;
+        if compares {
+            others.clear();
+        }
+        let is_of_late = |(operand, extent): &(&str, Extent)| {
+            *extent != Extent::All
+                || self.of_result.get(operand).is_some_and(|group| late.contains(group))
+        };
+        let is_late = others.is_empty() && (compares || operands().all(is_of_late));
         let after: BTreeSet<_> = operands().flat_map(|(operand, _)| self.before(operand)).collect();
-        let group = others.first().or(masks.first()).copied().unwrap_or_else(|| {
-            self.groups.push(Group { operations: Vec::new(), is_mask, after: BTreeSet::new() });
+        let group = others.first().or(late.first()).copied().unwrap_or_else(|| {
+            self.groups.push(Group { operations: Vec::new(), is_late, after: BTreeSet::new() });
             self.groups.len() - 1
         });
-        for mask in masks.into_iter().filter(|&mask| mask != group) {
-            for operation in std::mem::take(&mut self.groups[mask].operations) {
+        for other in late.into_iter().filter(|&other| other != group) {
+            for operation in std::mem::take(&mut self.groups[other].operations) {
                 self.of_result.insert(operation.result, group);
                 self.groups[group].operations.push(operation);
             }
-            self.groups[mask].after.insert(group);
+            let after = std::mem::replace(&mut self.groups[other].after, BTreeSet::from([group]));
+            self.groups[group].after.extend(after);
         }
         self.of_result.insert(operation.result, group);
         let found = &mut self.groups[group];
-        found.is_mask = is_mask;
-        found.after.extend(after.into_iter().filter(|&before| before != group));
+        found.is_late = is_late;
+        found.after.extend(after);
+        found.after.remove(&group);
         found.operations.push(operation);
     }
 }

@@ -6,7 +6,7 @@
 use super::{TRANSPOSED, elementwise, gemm, transposes};
 use crate::program::Places;
 use cognate_export::proto::{GraphProto, NodeProto};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The operands of a matrix of sums of four products, `[rows, 4]` and `[width, 4]`, which only
 /// elementwise operations read; `index` is that of the product.
@@ -63,7 +63,7 @@ impl<'g> Factors<'g> {
 
 /// Gives each reader of factors nodes of its own that compute them.
 pub(super) fn repeat(graph: &mut GraphProto) {
-    let (mut made, mut names, mut renamed) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut made, mut names, mut renamed) = (BTreeMap::<_, Vec<_>>::new(), Vec::new(), Vec::new());
     {
         let places = Places::new(graph);
         for factors in (0..graph.node.len()).filter_map(|index| Factors::of(&places, index)) {
@@ -76,7 +76,7 @@ pub(super) fn repeat(graph: &mut GraphProto) {
                     .map(|result| (result, again(result)))
                     .collect();
                 let renew = |name: &String| results.get(name.as_str()).unwrap_or(name).clone();
-                made.extend(factors.nodes.iter().map(|&node| {
+                made.entry(reader).or_default().extend(factors.nodes.iter().map(|&node| {
                     let node = &places.graph.node[node];
                     NodeProto {
                         input: node.input.iter().map(renew).collect(),
@@ -102,6 +102,5 @@ pub(super) fn repeat(graph: &mut GraphProto) {
             graph.value_info.push(value);
         }
     }
-    graph.node.extend(made);
-    elementwise::sort(graph);
+    elementwise::insert(graph, made, &BTreeSet::new());
 }

@@ -1,0 +1,48 @@
+//! The order of nodes, on which an engine's memory depends.
+
+use cognate_graph::{Builder, Class, Error, Graph, NodeId, Tensor};
+use std::collections::BTreeSet;
+
+/// The graph with the nodes that no other reads behind all others, the last of them first.
+///
+/// ONNX Runtime (1.31) computes all that the last such node needs, then all that the one before
+/// needs and is not computed yet. Gradients of weights are such nodes, those of the first layers the
+/// last. If they came last, the engine would go back through all layers, and then return to the
+/// weights of each, with what these read in memory until then.
+///
+/// # Errors
+/// Never for a graph that [`Builder::finish`] returned.
+///
+/// ```
+/// use cognate_graph::{Builder, DType, Unary};
+/// use cognate_passes::order::last_read_first;
+///
+/// let builder = Builder::new("roots");
+/// let x = builder.input("x", DType::F32, ["rows"]);
+/// let once = x.map(Unary::Sqrt);
+/// builder.output("once_more", once + once);
+/// builder.output("twice", once.map(Unary::Sqrt));
+/// let graph = last_read_first(&builder.finish()?)?;
+/// let names: Vec<&str> = graph.nodes().iter().map(|node| node.op.name()).collect();
+/// assert_eq!(names, ["Input", "Sqrt", "Sqrt", "Add"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn last_read_first(graph: &Graph) -> Result<Graph, Error> {
+    let read: BTreeSet<NodeId> =
+        graph.nodes().iter().flat_map(|node| &node.inputs).copied().collect();
+    let (inner, mut last): (Vec<_>, Vec<_>) = graph
+        .iter()
+        .partition(|(id, node)| read.contains(id) || node.op.class() == Class::Declared);
+    last.reverse();
+    let builder = Builder::new(graph.name());
+    let mut values: Vec<Option<Tensor<'_>>> = vec![None; graph.nodes().len()];
+    let value = |values: &[Option<_>], id: NodeId| values[id.index()].expect("operands come first");
+    for (id, node) in inner.into_iter().chain(last) {
+        values[id.index()] = Some(builder.copy(node, |input| value(&values, input)));
+    }
+    for output in graph.outputs() {
+        builder.output(&output.name, value(&values, output.node));
+    }
+    drop(values);
+    builder.finish()
+}

@@ -37,6 +37,9 @@ pub struct DropoutRates {
 }
 
 impl DropoutRates {
+    /// The maximum rate. Above it little of a tensor is left, and scales grow without bound.
+    pub const LARGEST: f32 = 0.95;
+
     /// The paper's dropout: embeddings and sublayers.
     pub fn paper(rate: f32) -> Self {
         Self { embedding: rate, sublayer: rate, ..Self::default() }
@@ -53,19 +56,16 @@ impl DropoutRates {
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
-        match self.named().into_iter().find(|(_, rate)| !(0.0..=LARGEST).contains(rate)) {
+        match self.named().into_iter().find(|(_, rate)| !(0.0..=Self::LARGEST).contains(rate)) {
             Some((name, rate)) => Err(Error::new(
                 crate::ErrorKind::Config,
                 "dropout",
-                format!("{name}: expected 0 to {LARGEST}, found {rate}"),
+                format!("{name}: expected 0 to {}, found {rate}", Self::LARGEST),
             )),
             None => Ok(()),
         }
     }
 }
-
-/// The maximum rate. Above it little of a tensor is left, and scales grow without bound.
-const LARGEST: f32 = 0.95;
 
 /// The modulus, a prime.
 const RESIDUES: i64 = 509;

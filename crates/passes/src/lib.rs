@@ -8,7 +8,7 @@
 //! - [`fuse`]: layers that read the same value as one product.
 //! - [`join`]: several graphs as one; renaming of inputs and outputs.
 //! - [`half`]: f16 for values that it can represent, f32 for others, and the reasons.
-//! - [`order`]: nodes in the order that takes the least memory.
+//! - [`order`]: nodes in an order that takes less memory.
 //! - [`quantize`]: layers in 8-bit integers.
 //!
 //! A pass turns programs into programs; weights stay lazy recipes. This crate does not depend on

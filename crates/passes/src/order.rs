@@ -3,31 +3,31 @@
 use cognate_graph::{Builder, Class, Error, Graph, NodeId, Tensor};
 use std::collections::BTreeSet;
 
-/// The graph with the nodes that no other reads behind all others, the last of them first.
+/// The graph with its leaves, which no other node reads, behind all others, the last leaf first.
 ///
-/// ONNX Runtime (1.31) computes all that the last such node needs, then all that the one before
-/// needs and is not computed yet. Gradients of weights are such nodes, those of the first layers the
-/// last. If they came last, the engine would go back through all layers, and then return to the
-/// weights of each, with what these read in memory until then.
+/// ONNX Runtime (1.31) computes all that the last leaf needs, then what the leaf before it needs in
+/// addition. The gradients of weights are leaves, in the order in which the backward pass finds them:
+/// from the last layer to the first. In that order the engine would go back through all layers before
+/// it computes the gradients of the last layer's weights, and would keep what they are computed from.
 ///
 /// # Errors
 /// Never for a graph that [`Builder::finish`] returned.
 ///
 /// ```
 /// use cognate_graph::{Builder, DType, Unary};
-/// use cognate_passes::order::last_read_first;
+/// use cognate_passes::order::leaves_in_reverse;
 ///
 /// let builder = Builder::new("roots");
 /// let x = builder.input("x", DType::F32, ["rows"]);
 /// let once = x.map(Unary::Sqrt);
 /// builder.output("once_more", once + once);
 /// builder.output("twice", once.map(Unary::Sqrt));
-/// let graph = last_read_first(&builder.finish()?)?;
+/// let graph = leaves_in_reverse(&builder.finish()?)?;
 /// let names: Vec<&str> = graph.nodes().iter().map(|node| node.op.name()).collect();
 /// assert_eq!(names, ["Input", "Sqrt", "Sqrt", "Add"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn last_read_first(graph: &Graph) -> Result<Graph, Error> {
+pub fn leaves_in_reverse(graph: &Graph) -> Result<Graph, Error> {
     let read: BTreeSet<NodeId> =
         graph.nodes().iter().flat_map(|node| &node.inputs).copied().collect();
     let (inner, mut last): (Vec<_>, Vec<_>) = graph

@@ -5,7 +5,7 @@ use cognate_model::LossNames;
 use cognate_passes::feed::feed;
 use cognate_passes::gradient::gradient;
 use cognate_passes::half::{Facts, half};
-use cognate_passes::order::last_read_first;
+use cognate_passes::order::leaves_in_reverse;
 use cognate_passes::{Error, fold::fold};
 
 /// The output that is minimised.
@@ -32,7 +32,7 @@ pub const LOSS_SCALE: &str = "loss_scale";
 /// ```
 pub fn gradients(loss: &Program, learned: &[&str]) -> Result<Program, Error> {
     let graph = feed(&fold(loss.graph())?, |path| learned.contains(&path))?;
-    let graph = last_read_first(&gradient(&graph, LOSS, learned)?)?;
+    let graph = leaves_in_reverse(&gradient(&graph, LOSS, learned)?)?;
     Ok(Program::new(graph, loss.weights().clone())?)
 }
 
@@ -59,7 +59,7 @@ pub fn gradients_in_half(loss: &Program, learned: &[&str]) -> Result<Program, Er
     let made = half(&[loss], facts)?;
     let [program] = made.programs.as_slice() else { unreachable!("one for each program") };
     let graph = feed(&fold(program.graph())?, |path| learned.contains(&path))?;
-    let graph = last_read_first(&gradient(&scaled(&graph)?, SCALED, learned)?)?;
+    let graph = leaves_in_reverse(&gradient(&scaled(&graph)?, SCALED, learned)?)?;
     Ok(Program::new(graph, loss.weights().clone())?)
 }
 

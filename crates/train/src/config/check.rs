@@ -2,11 +2,10 @@
 
 use std::fmt::{self, Display};
 
-use cognate_model::Activation;
+use cognate_model::{Activation, DropoutRates, PositionKind};
 
 use super::choices::{Decay, Metric, OptimiserAlgorithm, PieceAlgorithm, Vocabularies};
 use super::sections::{Model, Text, Tokenizer, TrainingConfig, Tuning};
-use cognate_model::PositionKind;
 
 /// An invalid value, or one that contradicts another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +86,9 @@ pub(super) fn problems(config: &TrainingConfig) -> Vec<Problem> {
         ("dropout.attention", dropout.attention),
         ("dropout.activation", dropout.activation),
     ] {
-        problems.share(field, share);
+        if !(0.0..=DropoutRates::LARGEST).contains(&(share as f32)) {
+            problems.add(field, share, format!("a number from 0 to {}", DropoutRates::LARGEST));
+        }
     }
     if !(0.0..f64::INFINITY).contains(&dropout.consistency) {
         problems.add("dropout.consistency", dropout.consistency, "0 or more");

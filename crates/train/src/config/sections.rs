@@ -206,7 +206,7 @@ section! {
 }
 
 section! {
-    /// `[dropout]`: rates from 0 to less than 1.
+    /// `[dropout]`: rates from 0 to 0.95.
     Dropout {
         /// Of the sum of embeddings and positions.
         embeddings: f64 = 0.1,

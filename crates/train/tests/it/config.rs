@@ -256,8 +256,8 @@ fn values_that_do_not_go_together_are_refused() {
     assert_snapshot!(problems("[schedule]\nlog_every = 0\n[dropout]\nattention = 1\nsublayers = -0.1\n[data]\ntrain = [{ source = \"a\", target = \"b\" }]\nmax_ratio = 0.5\nmax_words = 0\nprefetch = 0\nmax_target_tokens = 4000\n"), @"
     train.toml: schedule is without end, expected max_updates, max_epochs, max_minutes or patience
     train.toml: line 2: schedule.log_every is 0, expected at least 1
-    train.toml: line 4: dropout.attention is 1, expected a number from 0 to less than 1
-    train.toml: line 5: dropout.sublayers is -0.1, expected a number from 0 to less than 1
+    train.toml: line 4: dropout.attention is 1, expected a number from 0 to 0.95
+    train.toml: line 5: dropout.sublayers is -0.1, expected a number from 0 to 0.95
     train.toml: line 8: data.max_ratio is 0.5, expected at least 1
     train.toml: line 9: data.max_words is 0, expected at least 1
     train.toml: line 10: data.prefetch is 0, expected 1 to 10000

@@ -20,7 +20,7 @@ use super::decode::RECORD;
 use super::driver::Driver;
 use super::rows::{is_chosen, judge};
 use super::{gpu, processors, record};
-use cognate_runtime::Device;
+use cognate_runtime::{Device, multiplies_bf16};
 use xtask::onnxruntime::{self, Build};
 use xtask::workspace::Workspace;
 
@@ -72,13 +72,15 @@ pub enum Way {
     /// In bf16, by `torch.compile`.
     PyTorchCompiled,
     Cognate,
+    /// With products in bf16, if the processor multiplies it.
+    CognateBf16,
     /// With f16 in the layers.
     CognateHalf,
 }
 
 impl Way {
     /// Cognate directly follows its peer, so that both have the same load of the machine.
-    pub const ON_CPU: [Way; 3] = [Way::PyTorchBf16, Way::PyTorch, Way::Cognate];
+    pub const ON_CPU: [Way; 4] = [Way::PyTorchBf16, Way::PyTorch, Way::Cognate, Way::CognateBf16];
     /// Those that run beside Cognate.
     pub const PEERS: [Way; 3] = [Way::PyTorch, Way::PyTorchCompiled, Way::PyTorchBf16];
     pub const ON_GPU: [Way; 5] =
@@ -90,6 +92,7 @@ impl Way {
             Way::PyTorchBf16 => "PyTorch bf16",
             Way::PyTorchCompiled => "PyTorch bf16, compiled",
             Way::Cognate => "Cognate f32",
+            Way::CognateBf16 => "Cognate bf16",
             Way::CognateHalf => "Cognate f16",
         }
     }
@@ -100,12 +103,23 @@ impl Way {
             Way::PyTorchBf16 => "pytorch-bf16",
             Way::PyTorchCompiled => "pytorch-compiled",
             Way::Cognate => "cognate",
+            Way::CognateBf16 => "cognate-bf16",
             Way::CognateHalf => "cognate-f16",
         }
     }
 
     pub fn is_ours(self) -> bool {
-        matches!(self, Way::Cognate | Way::CognateHalf)
+        self.precision().is_some()
+    }
+
+    /// `optimiser.precision` of ours.
+    fn precision(self) -> Option<&'static str> {
+        match self {
+            Way::Cognate => Some("f32"),
+            Way::CognateBf16 => Some("bf16"),
+            Way::CognateHalf => Some("f16"),
+            Way::PyTorch | Way::PyTorchBf16 | Way::PyTorchCompiled => None,
+        }
     }
 }
 
@@ -115,8 +129,9 @@ impl Way {
 /// side (8,192 on a GPU), dropout 0.1, label smoothing 0.1, Adam. Prints the median and the extremes
 /// of target tokens per second, the ratio to PyTorch in f32 (bf16 on a GPU), Cognate's time outside
 /// of the engine, and the peaks of memory. The first run installs packages from PyPI into
-/// target/bench/decode (6 GB, most of it PyTorch). Fails if Cognate is less than 1.3 times as fast as
-/// PyTorch or takes more than 0.8 times its memory (on a GPU 1.0 and 1.3 times).
+/// target/bench/decode (6 GB, most of it PyTorch). Fails if Cognate, in bf16 if the processor
+/// multiplies it, is less than 1.3 times as fast as PyTorch or takes more than 0.8 times its memory
+/// (on a GPU 1.0 and 1.3 times).
 #[derive(clap::Args)]
 pub struct Options {
     /// Number of turns of each program
@@ -184,6 +199,7 @@ impl On {
         let all = if self.is_gpu() { &Way::ON_GPU[..] } else { &Way::ON_CPU };
         let is_wanted = |way: &&Way| match **way {
             Way::Cognate | Way::CognateHalf => true,
+            Way::CognateBf16 => multiplies_bf16(),
             Way::PyTorchCompiled => only.iter().any(|name| name == way.name()),
             _ => is_chosen(only, way.name()),
         };
@@ -392,9 +408,8 @@ impl Place<'_> {
             On::Threads(threads) => processors::bound(path, threads),
             On::Gpu(_) => Command::new(path),
         };
-        let command = match way {
-            Way::Cognate | Way::CognateHalf => {
-                let precision = if way == Way::Cognate { "f32" } else { "f16" };
+        let command = match way.precision() {
+            Some(precision) => {
                 let settings = self.folder.join(format!("{}.toml", way.name()));
                 fs::write(
                     &settings,
@@ -411,7 +426,7 @@ impl Place<'_> {
                 command.env("ORT_DYLIB_PATH", self.library);
                 command
             }
-            _ => {
+            None => {
                 let mut command = program(self.python);
                 command.arg(self.script).arg(self.folder);
                 command.args([&threads.to_string(), way.name(), &device.to_string()]);

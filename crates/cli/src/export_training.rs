@@ -34,13 +34,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SHARE", default_value = "0.1", value_parser = below_one)]
     label_smoothing: f64,
     /// Dropout of embeddings and of the output of each sublayer; 0 for none
-    #[arg(long, value_name = "SHARE", default_value = "0.1", value_parser = below_one)]
+    #[arg(long, value_name = "SHARE", default_value = "0.1", value_parser = dropout)]
     dropout: f64,
     /// Dropout of attention weights
-    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = below_one)]
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = dropout)]
     attention_dropout: f64,
     /// Dropout inside the feed-forward
-    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = below_one)]
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = dropout)]
     activation_dropout: f64,
     /// Adam's decay rates of the mean of gradients and of their squares
     #[arg(long, num_args = 2, value_names = ["BETA1", "BETA2"], default_values = ["0.9", "0.98"], value_parser = below_one)]
@@ -117,6 +117,11 @@ impl Options {
 fn below_one(text: &str) -> Result<f64, String> {
     number(text, |number| (0.0..1.0).contains(&number))
         .ok_or_else(|| "expected a number from 0 to less than 1".into())
+}
+
+fn dropout(text: &str) -> Result<f64, String> {
+    number(text, |number| (0.0..=DropoutRates::LARGEST).contains(&(number as f32)))
+        .ok_or_else(|| format!("expected a number from 0 to {}", DropoutRates::LARGEST))
 }
 
 fn positive(text: &str) -> Result<f64, String> {

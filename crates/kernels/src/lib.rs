@@ -24,6 +24,8 @@ mod prefetch;
 mod product;
 mod rows;
 mod screen;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod split;
 mod stored;
 #[cfg(test)]
 mod testing;

@@ -40,6 +40,8 @@ pub struct LogSumExp<'a> {
     pub bias: Option<&'a [f32]>,
     /// Width of the rows of `H` and `W`.
     pub width: usize,
+    /// Whether products may be [in bfloat16](Matrix::in_bf16).
+    pub in_bf16: bool,
 }
 
 /// The softmax of the logits times a factor for each row.
@@ -122,7 +124,8 @@ impl LogSumExp<'_> {
                 if let Some(bias) = &mut to_bias {
                     add_rows(probabilities, &mut bias[columns.clone()], rows.start == 0);
                 }
-                let probabilities = Matrix::new(probabilities, [rows.len(), columns.len()]);
+                let probabilities =
+                    Matrix::new(probabilities, [rows.len(), columns.len()]).in_bf16(self.in_bf16);
                 let some = rows.start * self.width..rows.end * self.width;
                 let hidden = Matrix::new(&self.hidden[some.clone()], [rows.len(), self.width]);
                 let weight = Matrix::new(weight, [columns.len(), self.width]);
@@ -175,7 +178,7 @@ impl LogSumExp<'_> {
             if let Some(bias) = &mut to_bias {
                 add_rows(logits, bias, rows.start == 0);
             }
-            let probabilities = Matrix::new(logits, [rows.len(), vocab]);
+            let probabilities = Matrix::new(logits, [rows.len(), vocab]).in_bf16(self.in_bf16);
             let some = rows.start * width..rows.end * width;
             let hidden = Matrix::new(&self.hidden[some.clone()], [rows.len(), width]);
             probabilities.multiply(weight, None, &mut to_hidden[some], threads);
@@ -208,7 +211,8 @@ impl LogSumExp<'_> {
         let weight = &self.weight[columns.start * width..columns.end * width];
         let bias = self.bias.map(|bias| &bias[columns]);
         let weight = Matrix::new(weight, [sizes[1], width]).transposed();
-        Matrix::new(hidden, [sizes[0], width]).multiply(weight, bias, to, threads);
+        let hidden = Matrix::new(hidden, [sizes[0], width]).in_bf16(self.in_bf16);
+        hidden.multiply(weight, bias, to, threads);
         to
     }
 }
@@ -327,10 +331,13 @@ mod tests {
             let (hidden, weight) = (scaled(n * width, 1, 0.5), scaled(vocab * width, 2, 1.0));
             let (bias, mut factors) = (scaled(vocab, 3, 1.0), numbers(n, 4));
             factors[n / 2] = 0.0;
-            for (bias, threads) in
-                [(None, &Serial as &dyn Parallel), (Some(&*bias), &Serial), (Some(&*bias), &InTurn)]
-            {
-                let given = LogSumExp { hidden: &hidden, weight: &weight, bias, width };
+            for (bias, threads, in_bf16) in [
+                (None, &Serial as &dyn Parallel, false),
+                (Some(&*bias), &Serial, false),
+                (Some(&*bias), &InTurn, false),
+                (Some(&*bias), &InTurn, true),
+            ] {
+                let given = LogSumExp { hidden: &hidden, weight: &weight, bias, width, in_bf16 };
                 let exact = exact(&given, &factors);
                 let nan = |n: usize| vec![f32::NAN; n];
                 let mut found = [nan(n), nan(n * width), nan(vocab * width), nan(vocab)];
@@ -343,7 +350,8 @@ mod tests {
                     bias: bias.map(|_| &mut **to_bias),
                 };
                 given.differentiate(of, to, threads);
-                check(&found, &exact, &format!("{n} {width} {vocab}"), bias.is_some());
+                let what = format!("{n} {width} {vocab} {in_bf16}");
+                check(&found, &exact, &what, &given);
                 let mut found = [nan(n), nan(n * width), nan(vocab * width), nan(vocab)];
                 let [logarithms, to_hidden, to_weight, to_bias] = &mut found;
                 let to = Gradients {
@@ -352,17 +360,17 @@ mod tests {
                     bias: bias.map(|_| &mut **to_bias),
                 };
                 given.logarithms_and_gradients(&factors, logarithms, to, threads);
-                check(&found, &exact, &format!("together, {n} {width} {vocab}"), bias.is_some());
+                check(&found, &exact, &format!("together, {what}"), &given);
             }
         }
     }
 
     /// Compares `l, dH, dW, db` with what they are exactly.
-    fn check(found: &[Vec<f32>; 4], exact: &[Vec<Sum>; 4], what: &str, has_bias: bool) {
+    fn check(found: &[Vec<f32>; 4], exact: &[Vec<Sum>; 4], what: &str, given: &LogSumExp<'_>) {
         // The numbers of terms: `width`, `vocab`, `n` and `n`.
         let [n, width] = [found[0].len(), found[1].len() / found[0].len()];
         let terms = [("l", width), ("dH", found[3].len()), ("dW", n), ("db", n)];
-        let n_found = 3 + usize::from(has_bias);
+        let n_found = 3 + usize::from(given.bias.is_some());
         for ((name, terms), (found, exact)) in
             terms.iter().zip(found.iter().zip(exact)).take(n_found)
         {
@@ -373,7 +381,9 @@ mod tests {
                 / norm(&|place| exact[place].size);
             // Rounding errors of many sums grow with the root of the number of terms.
             let limit = (*terms as f64).sqrt() * f64::from(f32::EPSILON) / 2.0;
-            assert!(error < limit.max(1e-6), "{what}: {name} differs by {error:e}");
+            // Of bfloat16, each operand is wrong by up to 2^-9 of itself.
+            let limit = if given.in_bf16 { 2.0_f64.powi(-8) } else { limit.max(1e-6) };
+            assert!(error < limit, "{what}: {name} differs by {error:e}");
         }
     }
 

@@ -7,6 +7,8 @@ pub struct Matrix<'a> {
     pub(crate) sizes: [usize; 2],
     /// Whether the numbers are column after column.
     pub(crate) is_transposed: bool,
+    /// Whether products with it as their left operand may be in bfloat16.
+    pub(crate) in_bf16: bool,
 }
 
 impl<'a> Matrix<'a> {
@@ -16,7 +18,7 @@ impl<'a> Matrix<'a> {
     /// If there are more or fewer numbers.
     pub fn new(numbers: &'a [f32], sizes: [usize; 2]) -> Self {
         assert_eq!(numbers.len(), sizes[0] * sizes[1], "[rows, columns]");
-        Self { numbers, sizes, is_transposed: false }
+        Self { numbers, sizes, is_transposed: false, in_bf16: false }
     }
 
     /// The transpose, which has the same numbers in memory.
@@ -24,6 +26,13 @@ impl<'a> Matrix<'a> {
     pub fn transposed(self) -> Self {
         let [rows, columns] = self.sizes;
         Self { sizes: [columns, rows], is_transposed: !self.is_transposed, ..self }
+    }
+
+    /// The matrix, whose products with a right operand round both to bfloat16 if that is `wanted` and
+    /// the processor multiplies such numbers faster; sums are in f32. Small products are not rounded.
+    #[must_use]
+    pub fn in_bf16(self, wanted: bool) -> Self {
+        Self { in_bf16: wanted, ..self }
     }
 
     /// Numbers of rows and columns.

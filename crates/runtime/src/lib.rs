@@ -30,6 +30,8 @@ mod value;
 #[cfg(feature = "ort")]
 pub use crate::ort::Ort;
 pub use choose::{Devices, Engine, available};
+#[cfg(any(feature = "tract", feature = "ort"))]
+pub use cognate_kernels::multiplies_bf16;
 pub use error::{Error, ErrorKind, Result};
 #[cfg(any(feature = "tract", feature = "ort"))]
 pub use program::{Times, start_times, times};
@@ -127,6 +129,9 @@ pub struct Options {
     /// elementwise operations for ONNX Runtime on the CPU. Its sessions share one arena of memory,
     /// which is less, and is not returned to the system when they end.
     pub training: bool,
+    /// With [`Options::training`]: Cognate's operators round the operands of products to bfloat16,
+    /// with sums in f32, where the processor [multiplies it faster](multiplies_bf16).
+    pub in_bf16: bool,
 }
 
 impl Options {

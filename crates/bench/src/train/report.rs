@@ -39,7 +39,8 @@ impl Block {
 
     /// The program with bounds.
     fn ours(&self) -> Way {
-        if self.on.is_gpu() { Way::CognateHalf } else { Way::Cognate }
+        let ways = [Way::CognateHalf, Way::CognateBf16];
+        ways.into_iter().find(|&way| self.row(way).is_some()).unwrap_or(Way::Cognate)
     }
 
     /// The bounds of the ratios of speed and memory.
@@ -150,6 +151,7 @@ impl Report {
              updates each, after a warm-up round. A number is the median of the rounds, followed by the slowest and the fastest; tokens are\n\
              those of the targets, without padding. Each program has the given number of threads.\n\n\
              - *to PyTorch f32*: the ratio in the same run: for speed the median of the rounds' ratios. Bold: Cognate misses the given bound.\n\
+             - *Cognate bf16*: with `optimiser.precision` `bf16`: products in bf16, everything else in f32. Only where the processor multiplies it.\n\
              - *outside the engine*: the share of Cognate's time outside of the engine's sessions.\n\
              - *peak*: the highest resident memory; *of it training*: without the program's memory before the model was loaded.\n\n\
              `cargo xtask bench train --write` measures again, and writes the part of the processor that it runs on.\n",

@@ -5,8 +5,9 @@ use super::{Gradients, LogSumExp, Running, Softmax, add_rows, blocks};
 use crate::matrix::Matrix;
 use crate::panels::Lines;
 use crate::parallel::{Parallel, Shared, by_parts};
-use crate::product::tiles::blocks::{PAIR, SUMS, multiply_block, split_columns, split_rows};
-use crate::product::tiles::{PARTS, TILE, WIDTH, sum};
+use crate::product::tiles::blocks::{PAIR, SUMS, multiply_block};
+use crate::product::tiles::sum;
+use crate::split::{PARTS, TILE, WIDTH, split_columns, split_rows};
 use crate::tiles::{BLOCK, Configured, are_usable};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -113,13 +114,13 @@ impl Hidden {
         let (n_blocks, n_panels) = (n.div_ceil(BLOCK), width.div_ceil(BLOCK));
         let matrix = Matrix::new(given.hidden, [n, width]);
         let mut rows = Lines::zeros(n_blocks * n_panels * PAIR);
-        split_rows(&matrix, 0..n, 0..width, rows.all_mut());
+        split_rows::<f32, true>(&matrix, 0..n, 0..width, rows.all_mut());
         let mut columns = Lines::zeros(n.div_ceil(ROWS) * n_panels * ROWS / BLOCK * PAIR);
         let mut parts = columns.all_mut().chunks_exact_mut(ROWS / BLOCK * PAIR);
         for some in blocks(n, ROWS) {
             for panel in blocks(width, BLOCK) {
                 let to = parts.next().expect("a part for each");
-                split_columns(&matrix, panel, some.clone(), to);
+                split_columns::<f32>(&matrix, panel, some.clone(), to);
             }
         }
         Self { n_blocks, n_panels, rows, columns }
@@ -158,7 +159,7 @@ impl LogSumExp<'_> {
             blocks(columns.len(), BLOCK).zip(weight.all_mut().chunks_exact_mut(n_panels * PAIR))
         {
             let some = columns.start + some.start..columns.start + some.end;
-            split_columns(&matrix.transposed(), some, 0..self.width, to);
+            split_columns::<f32>(&matrix.transposed(), some, 0..self.width, to);
         }
         Room { weight, sums: Lines::zeros(COLUMNS * BLOCK), logits: vec![0.0; ROWS * COLUMNS] }
     }
@@ -233,7 +234,7 @@ impl LogSumExp<'_> {
         let mut weight = Lines::zeros(n_panels * deep * PAIR);
         for (panel, to) in blocks(width, BLOCK).zip(weight.all_mut().chunks_exact_mut(deep * PAIR))
         {
-            split_columns(&matrix, panel, 0..columns.len(), to);
+            split_columns::<f32>(&matrix, panel, 0..columns.len(), to);
         }
         let mut parts = Lines::zeros(ROWS * COLUMNS * PARTS);
         let mut to_weight: Lines<f32> = Lines::zeros(deep * n_panels * SUMS);
@@ -261,7 +262,12 @@ impl LogSumExp<'_> {
                     add_rows(&row[..columns.len()], bias, block + index == 0);
                 }
             }
-            split_rows(&probabilities, 0..rows.len(), 0..columns.len(), parts.all_mut());
+            split_rows::<f32, true>(
+                &probabilities,
+                0..rows.len(),
+                0..columns.len(),
+                parts.all_mut(),
+            );
             for some in blocks(rows.len(), BLOCK) {
                 let x = parts_of(&parts, some.start, deep);
                 let row = (rows.start + some.start) / BLOCK;
@@ -270,7 +276,7 @@ impl LogSumExp<'_> {
                 unsafe { multiply_block::<f32>(x, weight.all(), deep, to, false) };
             }
             let count = rows.len().div_ceil(WIDTH);
-            split_rows(
+            split_rows::<f32, true>(
                 &probabilities.transposed(),
                 0..columns.len(),
                 0..rows.len(),

@@ -1,27 +1,19 @@
 //! Products of f32 by tiles of bfloat16 (AMX-BF16), for many rows.
 //!
-//! A number of f32 is a sum of three numbers of bfloat16, one of half precision a sum of two (Henry
-//! et al. 2019, "Leveraging the bfloat16 Artificial Intelligence Datatype for Higher-Precision
-//! Computations"). The products of such numbers are exact and are summed in f32; those of less than
-//! 2^-24 of the whole are left out.
+//! Numbers are sums of numbers of bfloat16, as in [`crate::split`]. The products of those are exact
+//! and are summed in f32; those of less than 2^-24 of the whole are left out.
 
 pub(crate) mod blocks;
 
 use super::{Packed, Stored};
+use crate::split::{PARTS, Split, TILE, WIDTH};
 use crate::tiles::{BLOCK, BYTES, ROWS};
-use half::f16;
 use pulp::x86::V4;
 use std::arch::asm;
 use std::arch::x86_64::*;
 use std::mem::transmute_copy as cast;
 use std::ops::Range;
 
-/// Numbers of a row of a tile.
-pub(crate) const WIDTH: usize = 32;
-/// Numbers of a tile.
-pub(crate) const TILE: usize = ROWS * WIDTH;
-/// Parts of a number of a row.
-pub(crate) const PARTS: usize = 3;
 /// Numbers of a vector.
 const LANES: usize = 16;
 
@@ -31,41 +23,9 @@ pub(crate) fn fit(n: usize, inputs: usize) -> bool {
     n >= 2 * BLOCK && inputs >= WIDTH && crate::tiles::are_usable()
 }
 
-/// Numbers that are sums of numbers of bfloat16.
-pub(crate) trait Split: Stored {
-    /// How many.
-    const PARTS: usize;
-
-    /// The numbers from a pointer on for which `mask` has a bit, and zeros.
-    ///
-    /// # Safety
-    /// The processor has AVX-512 with BW and VL, and these numbers exist.
-    unsafe fn load_some(from: *const Self, mask: u16) -> __m512;
-}
-
-impl Split for f32 {
-    const PARTS: usize = PARTS;
-
-    #[inline(always)]
-    unsafe fn load_some(from: *const Self, mask: u16) -> __m512 {
-        // SAFETY: by contract.
-        unsafe { _mm512_maskz_loadu_ps(mask, from) }
-    }
-}
-
-impl Split for f16 {
-    const PARTS: usize = 2;
-
-    #[inline(always)]
-    unsafe fn load_some(from: *const Self, mask: u16) -> __m512 {
-        // SAFETY: by contract.
-        unsafe { _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, from.cast())) }
-    }
-}
-
 /// The parts of the weights of some inputs, in pairs; zeros for those that do not exist.
 #[target_feature(enable = "avx512f")]
-pub(crate) fn split_weights<N: Split>(
+pub(crate) fn split_weights<N: Split + Stored>(
     weights: &Packed<'_, N>,
     panel: usize,
     some: Range<usize>,
@@ -182,10 +142,15 @@ pub(crate) unsafe fn sum<N: Split>(
             );
         }
         for block in 0..count {
-            let x = x.map(|x| x.add(block * PARTS * TILE));
+            let x = x.map(|x| x.add(block * N::Row::PARTS * TILE));
             let weights = weights.add(block * N::PARTS * 2 * TILE);
             let weights = |part: usize| weights.add(part * 2 * TILE);
             load_rows(x, 0);
+            if N::PARTS == 1 {
+                load_weights(weights(0));
+                multiply_tiles();
+                continue;
+            }
             if N::PARTS == PARTS {
                 load_weights(weights(2));
                 multiply_tiles();

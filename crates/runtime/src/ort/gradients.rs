@@ -29,11 +29,16 @@ pub(super) const LOG_SUM_EXP_GRADIENT: &str = "LogSumExpGradient";
 /// `[n, 1]`, and those of [`LOG_SUM_EXP`]. Outputs: its output, and those of
 /// [`LOG_SUM_EXP_GRADIENT`].
 pub(super) const LOG_SUM_EXP_WITH_GRADIENT: &str = "LogSumExpWithGradient";
-/// The attribute of all of them.
+/// Attributes of all of them.
 pub(super) const THREADS: &str = "threads";
+pub(super) const IN_BF16: &str = "in_bf16";
 
 /// The graph with our operators; `None` if none applies.
-pub(super) fn substitute(mut model: ModelProto, threads: usize) -> Option<Substituted> {
+pub(super) fn substitute(
+    mut model: ModelProto,
+    threads: usize,
+    in_bf16: bool,
+) -> Option<Substituted> {
     let graph = model.graph.as_mut()?;
     masks::repeat(graph);
     let n_found = replace(graph, gradient_of_log_sum_exp)
@@ -47,6 +52,7 @@ pub(super) fn substitute(mut model: ModelProto, threads: usize) -> Option<Substi
     prune(graph);
     for node in graph.node.iter_mut().filter(|node| node.domain == DOMAIN) {
         node.attribute.push(integer(THREADS, threads as i64));
+        node.attribute.push(integer(IN_BF16, in_bf16.into()));
     }
     model.opset_import.push(OperatorSetIdProto { domain: DOMAIN.into(), version: 1 });
     let (own_lengths, prefill) = (false, false);
@@ -272,7 +278,7 @@ mod tests {
         let path = folder.path().join("graphs");
         write_folder(&path, &export, &[], Existing::Refuse).unwrap();
         let model = cognate_export::read_model(&path.join("0.onnx")).unwrap();
-        substitute(model, 1).map_or_else(Vec::new, |found| found.model.graph.unwrap().node)
+        substitute(model, 1, false).map_or_else(Vec::new, |found| found.model.graph.unwrap().node)
     }
 
     /// A loss of the logarithms and the logits.

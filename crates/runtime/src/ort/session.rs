@@ -354,7 +354,7 @@ fn substituted(path: &Path, options: &Options) -> Result<Option<Substituted>> {
         .or_else(|| thread::available_parallelism().ok())
         .map_or(1, NonZeroUsize::get);
     Ok(match options.training {
-        true => gradients::substitute(model, threads),
+        true => gradients::substitute(model, threads, options.in_bf16),
         false => substitute(model, folder_of(path), threads, options.half_memory),
     })
 }

@@ -104,7 +104,7 @@ choice! {
         F32,
         /// 16 bits, with a scaled loss.
         F16,
-        /// 16 bits with the range of 32.
+        /// 16 bits with the range of 32, in products.
         Bf16,
     }
 }

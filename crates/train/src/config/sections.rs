@@ -254,7 +254,9 @@ section! {
         /// Decay rate of a moving average of the weights, from 0 to less than 1. Validation and
         /// published models use the average.
         ema_decay: Option<f64> = None,
-        /// Number type of the forward and backward passes; `f16` requires a GPU.
+        /// Number type of the forward and backward passes. `f16` requires a GPU. `bf16` is for
+        /// processors with AVX-512 BF16 or AMX: products round their operands, everything else is
+        /// in f32.
         precision: Precision = Precision::F32,
     }
 }

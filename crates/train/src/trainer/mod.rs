@@ -26,7 +26,7 @@ use std::time::Instant;
 
 use cognate_model::Model;
 use cognate_pipeline::{Notice, SourceEncoder};
-use cognate_runtime::Options;
+use cognate_runtime::{Options, multiplies_bf16};
 use cognate_text::Tokenizer;
 
 use crate::batches::{BatchSettings, Batches, TrainingBatch};
@@ -134,6 +134,7 @@ impl<'r> Trainer<'r> {
             device: machine.device,
             threads: threads.and_then(NonZeroUsize::new),
             training: true,
+            in_bf16: config.optimiser.precision == Precision::Bf16,
             ..Options::default()
         };
         let recipes = Recipes {
@@ -150,6 +151,11 @@ impl<'r> Trainer<'r> {
             start.warnings.push(notice.to_string());
         }
         let fresh = Run::new(told, corpus.fingerprint());
+        if options.in_bf16 && !multiplies_bf16() {
+            let notice =
+                "optimiser.precision: this processor does not multiply bf16; products are in f32";
+            start.warnings.push(notice.into());
+        }
         let (output, run) = match (resumed, former) {
             (Some((output, folder)), Some(former)) => {
                 checkpoint::restore(&folder, &former, &mut step)?;

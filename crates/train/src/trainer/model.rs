@@ -8,6 +8,7 @@ use cognate_model::{
     RelativeLayers, Sinusoids, Stack,
 };
 use cognate_pipeline::{TargetNaming, decode_into, open_tokenizer};
+use cognate_runtime::Engine;
 use cognate_text::Tokenizer;
 
 use super::Machine;
@@ -40,10 +41,14 @@ pub(super) fn refuse_unbuilt(config: &TrainingConfig, machine: &Machine<'_>) -> 
         Precision::F32 => return Ok(()),
         Precision::F16 if fits_in_blocks(config, machine) => return Ok(()),
         Precision::F16 if !machine.device.is_gpu() => {
-            "f16, which is slower on a processor; expected f32, or --device cuda"
+            "f16, which is slower on a processor; expected f32, bf16, or --device cuda"
         }
         Precision::F16 => "f16; expected it with adam, adamw or lion in one process, or f32",
-        Precision::Bf16 => "bf16, which cannot be trained yet; expected f32, or f16 on a GPU",
+        Precision::Bf16 if machine.device.is_gpu() => {
+            "bf16, which is for processors; expected f16 or f32 on a GPU"
+        }
+        Precision::Bf16 if machine.runtime.engine() == Engine::Ort => return Ok(()),
+        Precision::Bf16 => "bf16; expected it with --engine ort, or f32",
     };
     Err(Cause::Config(format!("optimiser.precision is {why}")).into())
 }

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use cognate_model::Model;
+use cognate_runtime::Options;
 
 use super::checkpoint::Best;
 use super::log::Validation;
@@ -86,13 +87,11 @@ impl Trainer<'_> {
     /// The validation of `model`, whose losses are `sums`; includes BLEU if it is the metric.
     fn judge(&self, held: &ValidationSet, model: &Model, sums: Sums) -> Result<Validation> {
         let bleu = match self.config.schedule.metric {
-            Metric::Bleu => Some(held.bleu(
-                model,
-                &self.start,
-                self.config.schedule.beams,
-                self.machine,
-                &self.options,
-            )?),
+            Metric::Bleu => {
+                let (beams, machine) = (self.config.schedule.beams, self.machine);
+                let decoding = Options { training: false, in_bf16: false, ..self.options };
+                Some(held.bleu(model, &self.start, beams, machine, &decoding)?)
+            }
             Metric::Loss => None,
         };
         let labels = sums.tokens.max(1) as f64;

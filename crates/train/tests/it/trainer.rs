@@ -1,7 +1,7 @@
 //! Whole runs: learning, going on, ending, and what is refused.
 
 use crate::Folder;
-use cognate_runtime::{Device, Engine, Runtime};
+use cognate_runtime::{Device, Engine, Reference, Runtime};
 use cognate_testing::bundled_checkpoint;
 use cognate_train::config::TrainingConfig;
 use cognate_train::{Beginning, Ending, Event, Machine, Outcome, Trainer};
@@ -382,11 +382,11 @@ fn what_cannot_begin_is_refused() {
         |config: &TrainingConfig, beginning| folder.shown(refusal(config, &out, beginning, &*ort));
     assert_snapshot!(refused(&good, Beginning::Resume), @"out: contains no checkpoint to resume from; start without --resume");
     let with = |precision: &str| {
-        let text = format!("schedule.max_updates = 2\noptimiser.precision = {precision:?}");
-        refused(&config(&folder, &text), Beginning::Fresh)
+        config(&folder, &format!("schedule.max_updates = 2\noptimiser.precision = {precision:?}"))
     };
-    assert_snapshot!(with("bf16"), @"optimiser.precision is bf16, which cannot be trained yet; expected f32, or f16 on a GPU");
-    assert_snapshot!(with("f16"), @"optimiser.precision is f16, which is slower on a processor; expected f32, or --device cuda");
+    let of_reference = refusal(&with("bf16"), &out, Beginning::Fresh, &Reference::F32);
+    assert_snapshot!(of_reference, @"optimiser.precision is bf16; expected it with --engine ort, or f32");
+    assert_snapshot!(refused(&with("f16"), Beginning::Fresh), @"optimiser.precision is f16, which is slower on a processor; expected f32, bf16, or --device cuda");
     run(&good, &out, Beginning::Fresh, &*ort);
     assert_snapshot!(refused(&good, Beginning::Fresh), @"out: contains a training run; resume it with --resume, or name another folder");
     let other = config(

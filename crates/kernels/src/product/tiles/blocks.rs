@@ -1,11 +1,12 @@
 //! Products of many rows by tiles of bfloat16 (AMX-BF16): 32 rows at a time by as many columns as
 //! stay in the second-level cache.
 
-use super::{PARTS, Split, TILE, WIDTH, sum};
+use super::sum;
 use crate::matrix::Matrix;
 use crate::panels::Lines;
 use crate::parallel::{Parallel, Shared, by_parts};
-use crate::product::Packed;
+use crate::product::{Packed, Stored};
+use crate::split::{PARTS, Rounded, Split, TILE, WIDTH, split, split_columns, split_rows};
 use crate::tiles::{BLOCK, Configured, ROWS, are_usable};
 use std::arch::x86_64::*;
 use std::cell::Cell;
@@ -23,8 +24,8 @@ pub(crate) const SUMS: usize = BLOCK * BLOCK;
 pub(crate) const PAIR: usize = PARTS * 2 * TILE;
 
 /// The right operand of a product.
-pub(crate) trait Columns {
-    type Number: Split;
+pub(crate) trait Columns: Copy {
+    type Numbers: Split;
 
     /// Number of columns.
     fn n(&self) -> usize;
@@ -37,7 +38,7 @@ pub(crate) trait Columns {
 }
 
 impl Columns for Matrix<'_> {
-    type Number = f32;
+    type Numbers = f32;
 
     fn n(&self) -> usize {
         self.sizes[1]
@@ -45,12 +46,29 @@ impl Columns for Matrix<'_> {
 
     unsafe fn split(&self, columns: Range<usize>, inputs: Range<usize>, to: &mut [u16]) {
         // SAFETY: by contract.
-        unsafe { split_columns(self, columns, inputs, to) };
+        unsafe { split_columns::<f32>(self, columns, inputs, to) };
     }
 }
 
-impl<N: Split> Columns for Packed<'_, N> {
-    type Number = N;
+/// A matrix whose products are in bfloat16.
+#[derive(Clone, Copy)]
+struct InBf16<'a>(Matrix<'a>);
+
+impl Columns for InBf16<'_> {
+    type Numbers = Rounded;
+
+    fn n(&self) -> usize {
+        self.0.sizes[1]
+    }
+
+    unsafe fn split(&self, columns: Range<usize>, inputs: Range<usize>, to: &mut [u16]) {
+        // SAFETY: by contract.
+        unsafe { split_columns::<Rounded>(&self.0, columns, inputs, to) };
+    }
+}
+
+impl<N: Split<Number = N> + Stored> Columns for Packed<'_, N> {
+    type Numbers = N;
 
     fn n(&self) -> usize {
         self.outputs
@@ -83,7 +101,20 @@ pub(crate) fn multiply(
     out: &mut [f32],
     threads: &dyn Parallel,
 ) {
-    let ([n, inputs], outputs) = (left.sizes, right.sizes[1]);
+    match left.in_bf16 {
+        true => multiply_by(left, InBf16(right), bias, out, threads),
+        false => multiply_by(left, right, bias, out, threads),
+    }
+}
+
+fn multiply_by(
+    left: Matrix<'_>,
+    right: impl Columns + Sync,
+    bias: Option<&[f32]>,
+    out: &mut [f32],
+    threads: &dyn Parallel,
+) {
+    let ([n, inputs], outputs) = (left.sizes, right.n());
     let work = n * inputs * outputs;
     // Of threads that share rows each splits all columns, and the other way round; those that share
     // inputs add their sums.
@@ -160,6 +191,9 @@ thread_local! {
     static ROOM: Cell<Room> = Cell::default();
 }
 
+/// The numbers of rows.
+type Row<C> = <<C as Columns>::Numbers as Split>::Row;
+
 impl<C: Columns> Product<'_, C> {
     /// Some rows and columns of the product.
     ///
@@ -173,7 +207,7 @@ impl<C: Columns> Product<'_, C> {
         let n_rows = if self.inputs.len() > deep { rows.len().div_ceil(BLOCK) } else { 1 };
         let mut room = ROOM.take();
         let to_rows = room.rows.first(deep.div_ceil(WIDTH) * PAIR);
-        let pair = C::Number::PARTS * 2 * TILE;
+        let pair = C::Numbers::PARTS * 2 * TILE;
         let to_columns = room.columns.first(n_panels * deep.div_ceil(WIDTH) * pair);
         let sums = room.sums.first(n_rows * n_panels * SUMS);
         // SAFETY: by contract.
@@ -193,12 +227,13 @@ impl<C: Columns> Product<'_, C> {
                 }
                 for (index, row) in rows.clone().step_by(BLOCK).enumerate() {
                     let some = row..rows.end.min(row + BLOCK);
-                    split_rows(&self.left, some.clone(), depth.clone(), to_rows);
+                    split_rows::<Row<C>, true>(&self.left, some.clone(), depth.clone(), to_rows);
                     let sums = &mut sums[index % n_rows * n_panels * SUMS..][..n_panels * SUMS];
-                    let x = [0, 1].map(|half| to_rows[half * n_blocks * PARTS * TILE..].as_ptr());
+                    let x = [0, 1]
+                        .map(|half| to_rows[half * n_blocks * Row::<C>::PARTS * TILE..].as_ptr());
                     // SAFETY: these are the parts of all inputs; tiles are configured.
                     unsafe {
-                        multiply_block::<C::Number>(
+                        multiply_block::<C::Numbers>(
                             x,
                             to_columns,
                             n_blocks,
@@ -259,7 +294,8 @@ pub(crate) unsafe fn multiply_block<N: Split>(
     const FEW: usize = 4;
     let pair = N::PARTS * 2 * TILE;
     for start in (0..count).step_by(FEW) {
-        let (x, n) = (x.map(|x| x.wrapping_add(start * PARTS * TILE)), FEW.min(count - start));
+        let (x, n) =
+            (x.map(|x| x.wrapping_add(start * N::Row::PARTS * TILE)), FEW.min(count - start));
         let columns = columns.chunks_exact(count * pair);
         for (sums, columns) in sums.chunks_exact_mut(SUMS).zip(columns) {
             let columns = columns[start * pair..][..n * pair].as_ptr();
@@ -275,157 +311,5 @@ impl Room {
         self.rows.trim();
         self.columns.trim();
         self.sums.trim();
-    }
-}
-
-/// Writes the parts of the inputs of 16 lines, which are rows of `A` or columns of `B`: in pairs,
-/// line after line if `LINES_FIRST`, else pair after pair. Zeros are those that do not exist. The
-/// inputs of a line are together in memory if `IN_LINES`, else those of all lines.
-///
-/// A number is the sum of its parts: its first eight bits, the next and the last. The order of the
-/// inputs is that of [`_mm512_packus_epi32`], for rows and for columns.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-fn split<N: Split, const IN_LINES: bool, const LINES_FIRST: bool>(
-    numbers: &[N],
-    stride: usize,
-    [n_lines, n_inputs]: [usize; 2],
-    // Where the tile of a part begins.
-    (to, distance): (&mut [u16], usize),
-) {
-    let [far, near] = if IN_LINES { [n_lines, n_inputs] } else { [n_inputs, n_lines] };
-    let needed =
-        if near == 0 { 0 } else { far.checked_sub(1).map_or(0, |far| far * stride + near) };
-    assert!(numbers.len() >= needed, "the numbers of all lines");
-    let (start, n_bits) = (numbers.as_ptr(), near);
-    let mask = |n: usize| ((1_u32 << n.min(ROWS)) - 1) as u16;
-    let masks = [mask(n_bits), mask(n_bits.saturating_sub(ROWS))];
-    // SAFETY: only numbers of the lines and inputs are read, which exist.
-    let load = |at: usize, mask| unsafe { N::load_some(start.wrapping_add(at), mask) };
-    let upper = _mm512_set1_epi32(0xffff_0000_u32 as i32);
-    let first = |numbers: __m512i| _mm512_castsi512_ps(_mm512_and_si512(numbers, upper));
-    for index in 0..ROWS {
-        let mut rest = if IN_LINES {
-            let masks = if index < n_lines { masks } else { [0; 2] };
-            [load(index * stride, masks[0]), load(index * stride + ROWS, masks[1])]
-        } else {
-            let input = index / 4 * 4 + index % 2 * 2 + index / 2 % 2 * ROWS;
-            [input, input + 1]
-                .map(|input| load(input * stride, if input < n_inputs { masks[0] } else { 0 }))
-        };
-        for part in 0..N::PARTS {
-            let [a, b] = rest.map(|rest| _mm512_castps_si512(rest));
-            let low = _mm512_srli_epi32::<16>(a);
-            let pairs = if IN_LINES {
-                _mm512_packus_epi32(low, _mm512_srli_epi32::<16>(b))
-            } else {
-                _mm512_or_si512(low, _mm512_and_si512(b, upper))
-            };
-            let place = &mut to[part * distance + index * WIDTH..][..WIDTH];
-            // SAFETY: the place has as many bytes.
-            unsafe { _mm512_storeu_si512(place.as_mut_ptr().cast(), pairs) };
-            if part + 1 < N::PARTS {
-                rest = [_mm512_sub_ps(rest[0], first(a)), _mm512_sub_ps(rest[1], first(b))];
-            }
-        }
-    }
-    if IN_LINES != LINES_FIRST {
-        for tile in to.chunks_mut(distance).take(N::PARTS) {
-            transpose(tile[..TILE].as_chunks_mut().0);
-        }
-    }
-}
-
-/// Transposes a tile of 16 rows of 16 pairs.
-#[target_feature(enable = "avx512f")]
-fn transpose(tile: &mut [[u16; WIDTH]]) {
-    assert_eq!(tile.len(), ROWS, "the rows of a tile");
-    let mut old = [_mm512_setzero_si512(); ROWS];
-    for (row, old) in tile.iter().zip(&mut old) {
-        // SAFETY: a row has as many bytes as a vector.
-        *old = unsafe { _mm512_loadu_si512(row.as_ptr().cast()) };
-    }
-    let mut pairs = old;
-    for index in (0..ROWS).step_by(2) {
-        pairs[index] = _mm512_unpacklo_epi32(old[index], old[index + 1]);
-        pairs[index + 1] = _mm512_unpackhi_epi32(old[index], old[index + 1]);
-    }
-    let mut fours = pairs;
-    for index in (0..ROWS).step_by(4) {
-        for half in 0..2 {
-            let [upper, lower] = [pairs[index + half], pairs[index + half + 2]];
-            fours[index + 2 * half] = _mm512_unpacklo_epi64(upper, lower);
-            fours[index + 2 * half + 1] = _mm512_unpackhi_epi64(upper, lower);
-        }
-    }
-    let mut put = |index: usize, pairs| {
-        // SAFETY: as above.
-        unsafe { _mm512_storeu_si512(tile[index].as_mut_ptr().cast(), pairs) };
-    };
-    // Vectors of four pairs are where they belong but for their place among the rows.
-    for index in 0..4 {
-        let [a, b, c, d] = [0, 4, 8, 12].map(|start| fours[start + index]);
-        let even = [_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0x88>(c, d)];
-        let odd = [_mm512_shuffle_i32x4::<0xdd>(a, b), _mm512_shuffle_i32x4::<0xdd>(c, d)];
-        put(index, _mm512_shuffle_i32x4::<0x88>(even[0], even[1]));
-        put(index + 4, _mm512_shuffle_i32x4::<0x88>(odd[0], odd[1]));
-        put(index + 8, _mm512_shuffle_i32x4::<0xdd>(even[0], even[1]));
-        put(index + 12, _mm512_shuffle_i32x4::<0xdd>(odd[0], odd[1]));
-    }
-}
-
-/// The parts of some inputs of some rows of `matrix`.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-pub(crate) fn split_rows(
-    matrix: &Matrix<'_>,
-    rows: Range<usize>,
-    inputs: Range<usize>,
-    to: &mut [u16],
-) {
-    let n_blocks = inputs.len().div_ceil(WIDTH);
-    for (group, row) in (rows.start..rows.end.next_multiple_of(BLOCK)).step_by(ROWS).enumerate() {
-        for (block, input) in inputs.clone().step_by(WIDTH).enumerate() {
-            let sizes = [rows.end.saturating_sub(row).min(ROWS), (inputs.end - input).min(WIDTH)];
-            let to = (&mut to[(group * n_blocks + block) * PARTS * TILE..], TILE);
-            let (stride, numbers) = matrix.from(row, input);
-            match matrix.is_transposed {
-                false => split::<f32, true, true>(numbers, stride, sizes, to),
-                true => split::<f32, false, true>(numbers, stride, sizes, to),
-            }
-        }
-    }
-}
-
-/// The parts of some inputs of up to 32 columns of `matrix`.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-pub(crate) fn split_columns(
-    matrix: &Matrix<'_>,
-    columns: Range<usize>,
-    inputs: Range<usize>,
-    to: &mut [u16],
-) {
-    for (block, input) in inputs.clone().step_by(WIDTH).enumerate() {
-        for half in 0..2 {
-            let column = columns.start + half * ROWS;
-            let sizes =
-                [columns.end.saturating_sub(column).min(ROWS), (inputs.end - input).min(WIDTH)];
-            let to = (&mut to[(block * PARTS * 2 + half) * TILE..], 2 * TILE);
-            let (stride, numbers) = matrix.from(input, column);
-            match matrix.is_transposed {
-                true => split::<f32, true, false>(numbers, stride, sizes, to),
-                false => split::<f32, false, false>(numbers, stride, sizes, to),
-            }
-        }
-    }
-}
-
-impl<'a> Matrix<'a> {
-    /// The distance of rows or columns in memory, and the numbers from a place on.
-    fn from(&self, row: usize, column: usize) -> (usize, &'a [f32]) {
-        let [height, width] = self.sizes;
-        let (stride, at) = match self.is_transposed {
-            true => (height, column * height + row),
-            false => (width, row * width + column),
-        };
-        (stride, self.numbers.get(at..).unwrap_or_default())
     }
 }

@@ -2,7 +2,9 @@
 
 use super::context::Context;
 use super::operator::{Attributes, Operator};
-use crate::ort::gradients::{EXTENTS, INSTRUCTIONS, OUTPUTS, THREADS, TRANSPOSED, decoded};
+use crate::ort::gradients::{
+    EXTENTS, IN_BF16, INSTRUCTIONS, OUTPUTS, THREADS, TRANSPOSED, decoded,
+};
 use crate::program::{self, Tensors};
 use ::ort::sys::OrtKernelContext;
 use ::ort::{Error, Result};
@@ -37,13 +39,16 @@ struct Node {
     inputs: usize,
     outputs: usize,
     threads: usize,
+    /// Whether products may be in bfloat16.
+    in_bf16: bool,
 }
 
 impl Node {
     fn new(attributes: &Attributes<'_>) -> Result<Self> {
         let [inputs, outputs] = attributes.counts()?;
         let threads = usize::try_from(attributes.named(THREADS)?).unwrap_or(1);
-        Ok(Self { inputs, outputs, threads })
+        let in_bf16 = attributes.named(IN_BF16)? == 1;
+        Ok(Self { inputs, outputs, threads, in_bf16 })
     }
 
     fn run(
@@ -77,7 +82,7 @@ impl Operator for Product {
             same("inputs of a product", inputs, height)?;
             let bias = vector(tensors, (self.node.inputs > 2).then_some(2), columns)?;
             let out = tensors.new_floats(0, &[rows, columns])?;
-            left.multiply(right, bias, out, tensors);
+            left.in_bf16(self.node.in_bf16).multiply(right, bias, out, tensors);
             Ok(())
         })
     }
@@ -92,7 +97,7 @@ impl Operator for LogSumExp {
 
     fn compute(&self, context: *mut OrtKernelContext) -> Result<()> {
         self.0.run(context, |tensors| {
-            let ([n, _], layer) = layer(tensors, 0, self.0.inputs)?;
+            let ([n, _], layer) = layer(tensors, 0, &self.0)?;
             layer.logarithms(tensors.new_floats(0, &[n, 1])?, tensors);
             Ok(())
         })
@@ -108,7 +113,7 @@ impl Operator for LogSumExpGradient {
 
     fn compute(&self, context: *mut OrtKernelContext) -> Result<()> {
         self.0.run(context, |tensors| {
-            let ([n, vocab], layer) = layer(tensors, 2, self.0.inputs)?;
+            let ([n, vocab], layer) = layer(tensors, 2, &self.0)?;
             let [(_, logarithms), (_, factors)] = [tensors.floats(0)?, tensors.floats(1)?];
             same("logarithms", n, logarithms.len())?;
             same("gradients of logarithms", n, factors.len())?;
@@ -128,7 +133,7 @@ impl Operator for LogSumExpWithGradient {
 
     fn compute(&self, context: *mut OrtKernelContext) -> Result<()> {
         self.0.run(context, |tensors| {
-            let ([n, vocab], layer) = layer(tensors, 1, self.0.inputs)?;
+            let ([n, vocab], layer) = layer(tensors, 1, &self.0)?;
             let (_, factors) = tensors.floats(0)?;
             same("gradients of logarithms", n, factors.len())?;
             let to = gradients(tensors, 1..self.0.outputs, [n, vocab, layer.width])?;
@@ -193,13 +198,13 @@ impl Operator for Elementwise {
 fn layer<'c>(
     tensors: &Context<'c>,
     first: usize,
-    n_inputs: usize,
+    &Node { inputs: n_inputs, in_bf16, .. }: &Node,
 ) -> program::Result<([usize; 2], cognate_kernels::LogSumExp<'c>)> {
     let ([n, width], hidden) = matrix(tensors, first)?;
     let ([vocab, inputs], weight) = matrix(tensors, first + 1)?;
     same("inputs of a layer", width, inputs)?;
     let bias = vector(tensors, (n_inputs > first + 2).then_some(first + 2), vocab)?;
-    Ok(([n, vocab], cognate_kernels::LogSumExp { hidden, weight, bias, width }))
+    Ok(([n, vocab], cognate_kernels::LogSumExp { hidden, weight, bias, width, in_bf16 }))
 }
 
 /// Some outputs as the gradients of a layer; without the third, that of the bias is not wanted.

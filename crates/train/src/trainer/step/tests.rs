@@ -4,7 +4,7 @@
 use super::*;
 use cognate_model::DropoutRates;
 use cognate_runtime::{Device, Ort};
-use ndarray::array;
+use ndarray::{Array2, array};
 
 fn arrays(first: i64) -> Arrays {
     Arrays {
@@ -17,11 +17,11 @@ fn arrays(first: i64) -> Arrays {
 }
 
 fn step(ort: &Ort, model: &Model, in_blocks: bool, in_half: bool) -> Step<'static> {
-    step_on(Device::Cpu, ort, model, [in_blocks, in_half])
+    step_with(Options::default(), ort, model, [in_blocks, in_half])
 }
 
-fn step_on(
-    device: Device,
+fn step_with(
+    options: Options,
     ort: &Ort,
     model: &Model,
     [in_blocks, in_half]: [bool; 2],
@@ -34,7 +34,7 @@ fn step_on(
         in_blocks,
         in_half,
     };
-    let options = Options { device, training: true, ..Options::default() };
+    let options = Options { training: true, ..options };
     Step::new(&recipes, ort, &options, &crate::ranks::Alone).unwrap()
 }
 
@@ -139,6 +139,39 @@ fn an_overflow_in_half_precision_skips_the_update() {
     assert!(distance(&state(&half), &before) > 0.0);
 }
 
+/// Rounding to 8 bits changes a little, if the processor multiplies bfloat16.
+#[test]
+fn bfloat16_trains_as_single_precision_does() {
+    let Some((ort, model)) = ort() else { return };
+    let ids = |first: i64| {
+        Array2::from_shape_fn((8, 6), |(row, column)| first + (row * 7 + column * 11) as i64 % 40)
+    };
+    // Enough rows for products in bfloat16.
+    let batch = Arrays {
+        input_ids: ids(4),
+        attention_mask: Array2::ones((8, 6)),
+        decoder_input_ids: ids(5),
+        labels: ids(6),
+        label_mask: Array2::ones((8, 6)),
+    };
+    let options = Options { in_bf16: true, ..Options::default() };
+    let steps = [Options::default(), options].map(|options| {
+        let mut step = step_with(options, &ort, &model, [false; 2]);
+        (0..3)
+            .map(|seed| {
+                let sums = step.add_gradients(&batch, seed).unwrap();
+                step.sum += sums;
+                [sums.loss, step.update(1e-3).unwrap().norm]
+            })
+            .collect::<Vec<_>>()
+    });
+    for (expected, found) in steps[0].as_flattened().iter().zip(steps[1].as_flattened()) {
+        let error = (found / expected - 1.0).abs();
+        assert!(error < 1e-2, "{steps:?}");
+        assert_eq!(error > 0.0, cognate_runtime::multiplies_bf16(), "{steps:?}");
+    }
+}
+
 /// Small differences grow: Adam divides gradients near 0 by their own size.
 #[test]
 fn a_gpu_trains_as_the_processor_does() {
@@ -148,7 +181,8 @@ fn a_gpu_trains_as_the_processor_does() {
     let (ort, model) = ort().expect("a library with CUDA");
     for (in_half, bound) in [(false, 1e-3), (true, 2e-2)] {
         let mut expected = step(&ort, &model, false, false);
-        let mut found = step_on(Device::CUDA, &ort, &model, [true, in_half]);
+        let options = Options { device: Device::CUDA, ..Options::default() };
+        let mut found = step_with(options, &ort, &model, [true, in_half]);
         assert!(found.left_to_processor().is_empty(), "{:?}", found.left_to_processor());
         for _ in 0..3 {
             let (expected, found) = (update(&mut expected), update(&mut found));

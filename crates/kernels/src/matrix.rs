@@ -8,6 +8,10 @@ pub struct Matrix<'a> {
     /// Whether the numbers are column after column.
     pub(crate) is_transposed: bool,
     /// Whether products with it as their left operand may be in bfloat16.
+    #[cfg_attr(
+        not(all(target_arch = "x86_64", not(miri))),
+        expect(dead_code, reason = "only x86-64 has instructions for it")
+    )]
     pub(crate) in_bf16: bool,
 }
 

@@ -62,6 +62,7 @@ impl<T: Number> Lines<T> {
     }
 
     /// Frees memory of more than 2 MiB.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     pub(crate) fn trim(&mut self) {
         if self.lines.len() * size_of::<Line>() > 1 << 21 {
             *self = Self::default();

@@ -127,7 +127,7 @@ fn train(options: &Options, job: &Job, out: &mut dyn Write) -> Result<ExitCode> 
     let machine = Machine { runtime: &*runtime, device: options.device, ranks };
     let run = Run { options, machine, quiet, interrupted: &interrupted };
     let ending = if is_grid {
-        Grid::new(&options.grid, &config, &options.out)?.run(&run, options.resume, out)?
+        Grid::new(&options.grid, &config, &options.out, &machine)?.run(&run, options.resume, out)?
     } else {
         let beginning = if options.resume { Beginning::Resume } else { Beginning::Fresh };
         let (outcome, _) = run.train(config.clone(), &options.out, beginning)?;

@@ -9,7 +9,7 @@ use crate::messages;
 use anyhow::{Context, Result, ensure};
 use cognate::train::GridTable;
 use cognate_train::config::{Metric, TrainingConfig};
-use cognate_train::{Beginning, Ending, GridAxis, GridRun, grid};
+use cognate_train::{Beginning, Ending, GridAxis, GridRun, Machine, grid};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -27,10 +27,17 @@ impl Grid {
     /// Every combination of the values.
     ///
     /// # Errors
-    /// If a field has no such value, a combination is invalid, or there is no validation text.
-    pub(super) fn new(axes: &[GridAxis], config: &TrainingConfig, out: &Path) -> Result<Self> {
-        let runs =
-            grid(axes, config, out).context("--grid")?.into_iter().map(|run| (run, None)).collect();
+    /// If a field has no such value, a combination is invalid or not for this machine, or there is no
+    /// validation text.
+    pub(super) fn new(
+        axes: &[GridAxis],
+        config: &TrainingConfig,
+        out: &Path,
+        machine: &Machine<'_>,
+    ) -> Result<Self> {
+        let runs = grid(axes, config, out).context("--grid")?;
+        runs.iter().try_for_each(|run| machine.check(&run.config)).context("--grid")?;
+        let runs = runs.into_iter().map(|run| (run, None)).collect();
         let fields = axes.iter().map(|axis| axis.field.clone()).collect();
         Ok(Self { out: out.to_owned(), fields, runs, metric: config.schedule.metric })
     }

@@ -105,6 +105,9 @@ fn choices_are_compared() {
         "--validate-every",
         "55",
     ];
+    let unsupported = ["--grid", "optimiser.precision=f32,f16"];
+    let refused = run(&[&common[..], &unsupported].concat()).failed(1);
+    assert_snapshot!(refused, @"cognate: error: --grid: optimiser.precision: expected f32 or bf16 on a processor, found f16");
     let grid = ["--grid", "norm_placement=pre,post", "--grid", "biases=true,false"];
     let said = run(&[&common[..], &grid].concat()).ok();
     let csv = fs::read_to_string(path(folder.path(), "out/grid.csv")).unwrap();

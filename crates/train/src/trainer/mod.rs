@@ -79,7 +79,7 @@ impl<'r> Trainer<'r> {
     ) -> Result<Self> {
         config.make_paths_absolute();
         config.check()?;
-        model::refuse_unbuilt(&config, &machine)?;
+        machine.check(&config)?;
         let resumed = match beginning {
             Beginning::Fresh if leads(machine.ranks) => Output::check_vacant(out).map(|()| None)?,
             Beginning::Fresh => None,

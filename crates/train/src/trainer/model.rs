@@ -35,22 +35,30 @@ pub(super) struct Start {
     pub(super) files: TokenizerFiles,
 }
 
-/// Rejects unsupported settings before the text is read.
-pub(super) fn refuse_unbuilt(config: &TrainingConfig, machine: &Machine<'_>) -> Result<()> {
-    let why = match config.optimiser.precision {
-        Precision::F32 => return Ok(()),
-        Precision::F16 if fits_in_blocks(config, machine) => return Ok(()),
-        Precision::F16 if !machine.device.is_gpu() => {
-            "f16, which is slower on a processor; expected f32, bf16, or --device cuda"
-        }
-        Precision::F16 => "f16; expected it with adam, adamw or lion in one process, or f32",
-        Precision::Bf16 if machine.device.is_gpu() => {
-            "bf16, which is for processors; expected f16 or f32 on a GPU"
-        }
-        Precision::Bf16 if machine.runtime.engine() == Engine::Ort => return Ok(()),
-        Precision::Bf16 => "bf16; expected it with --engine ort, or f32",
-    };
-    Err(Cause::Config(format!("optimiser.precision is {why}")).into())
+impl Machine<'_> {
+    /// Checks that this machine trains with the settings.
+    ///
+    /// # Errors
+    /// If the device or the engine does not compute in `optimiser.precision`.
+    pub fn check(&self, config: &TrainingConfig) -> Result<()> {
+        let problem = match config.optimiser.precision {
+            Precision::F32 => return Ok(()),
+            Precision::F16 if fits_in_blocks(config, self) => return Ok(()),
+            Precision::F16 if self.device.is_gpu() => {
+                "expected f32, found f16, which requires adam, adamw or lion in one process".into()
+            }
+            Precision::F16 => "expected f32 or bf16 on a processor, found f16".into(),
+            Precision::Bf16 if self.device.is_gpu() => {
+                "expected f32 or f16 on a GPU, found bf16".into()
+            }
+            Precision::Bf16 if self.runtime.engine() == Engine::Ort => return Ok(()),
+            Precision::Bf16 => {
+                let engine = self.runtime.name();
+                format!("expected f32 on {engine}, found bf16, which requires --engine ort")
+            }
+        };
+        Err(Cause::Config(format!("optimiser.precision: {problem}")).into())
+    }
 }
 
 /// Whether the state can be in blocks of the device's memory. Muon updates matrices, not elements,

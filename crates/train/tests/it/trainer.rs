@@ -385,8 +385,8 @@ fn what_cannot_begin_is_refused() {
         config(&folder, &format!("schedule.max_updates = 2\noptimiser.precision = {precision:?}"))
     };
     let of_reference = refusal(&with("bf16"), &out, Beginning::Fresh, &Reference::F32);
-    assert_snapshot!(of_reference, @"optimiser.precision is bf16; expected it with --engine ort, or f32");
-    assert_snapshot!(refused(&with("f16"), Beginning::Fresh), @"optimiser.precision is f16, which is slower on a processor; expected f32, bf16, or --device cuda");
+    assert_snapshot!(of_reference, @"optimiser.precision: expected f32 on reference, found bf16, which requires --engine ort");
+    assert_snapshot!(refused(&with("f16"), Beginning::Fresh), @"optimiser.precision: expected f32 or bf16 on a processor, found f16");
     run(&good, &out, Beginning::Fresh, &*ort);
     assert_snapshot!(refused(&good, Beginning::Fresh), @"out: contains a training run; resume it with --resume, or name another folder");
     let other = config(

@@ -116,7 +116,7 @@ impl Multiply<'_> {
     #[inline(always)]
     pub(crate) fn run<D: Dots>(&self, dots: D) {
         assert_eq!(self.weights.of_group, D::OF_GROUP, "packed for these instructions");
-        tiles(self.n, self.weights.bytes, D::ROWS, self.panels.clone(), Block { work: self, dots });
+        tiles(self.n, self.weights.bytes, self.panels.clone(), Block { work: self, dots });
     }
 }
 
@@ -144,6 +144,8 @@ struct Block<'w, 'a, D> {
 }
 
 impl<D: Dots> Tiles for Block<'_, '_, D> {
+    const MOST: usize = D::ROWS;
+
     #[inline(always)]
     fn bytes(&self) -> usize {
         self.work.weights.groups() * WIDE * D::LANES * D::OF_GROUP

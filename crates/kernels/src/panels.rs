@@ -83,6 +83,9 @@ impl<T: Number> Lines<T> {
 
 /// Computes tiles of a product.
 pub(crate) trait Tiles {
+    /// Number of rows whose sums fit into registers, at most 12. Larger tiles are not compiled.
+    const MOST: usize;
+
     /// The tile of `ROWS` rows from `row` and `PANELS` panels from `panel`. A tile of one panel
     /// prefetches the weights that are `ahead` bytes after those that it reads.
     fn tile<const ROWS: usize, const PANELS: usize>(&self, row: usize, panel: usize, ahead: usize);
@@ -91,15 +94,15 @@ pub(crate) trait Tiles {
     fn bytes(&self) -> usize;
 }
 
-/// Covers `n` rows and some panels with tiles of up to `most` rows (at most 12). Rows of `bytes`
-/// bytes are processed in blocks that stay in the cache while all weights are read.
+/// Covers `n` rows and some panels with tiles. Rows of `bytes` bytes are processed in blocks that
+/// stay in the cache while all weights are read.
 #[inline(always)]
-pub(crate) fn tiles(n: usize, bytes: usize, most: usize, panels: Range<usize>, work: impl Tiles) {
+pub(crate) fn tiles<T: Tiles>(n: usize, bytes: usize, panels: Range<usize>, work: T) {
     const BLOCK: usize = 1 << 18;
     /// Further than the processor's own prefetching during products, and less than fits into the
     /// second-level cache.
     const AHEAD: usize = 1 << 14;
-    let block = (BLOCK / bytes.max(1)).max(most);
+    let block = (BLOCK / bytes.max(1)).max(T::MOST);
     let mut first = 0;
     while first < n {
         let rows = (n - first).min(block);
@@ -115,7 +118,7 @@ pub(crate) fn tiles(n: usize, bytes: usize, most: usize, panels: Range<usize>, w
             let (mut row, mut left) = (first, rows);
             while left > 0 {
                 // Equal shares: a last tile of one row would use its weights for little work.
-                let share = left.div_ceil(left.div_ceil(most));
+                let share = left.div_ceil(left.div_ceil(T::MOST));
                 // The first tile reads a panel from memory; the others meanwhile prefetch the next
                 // one.
                 let ahead = if row == first { AHEAD } else { work.bytes() };
@@ -129,7 +132,7 @@ pub(crate) fn tiles(n: usize, bytes: usize, most: usize, panels: Range<usize>, w
 }
 
 #[inline(always)]
-fn one(work: &impl Tiles, shape: [usize; 2], row: usize, panel: usize, ahead: usize) {
+fn one<T: Tiles>(work: &T, shape: [usize; 2], row: usize, panel: usize, ahead: usize) {
     match shape {
         [1, 4] => work.tile::<1, 4>(row, panel, ahead),
         [1, _] => work.tile::<1, 1>(row, panel, ahead),
@@ -137,14 +140,15 @@ fn one(work: &impl Tiles, shape: [usize; 2], row: usize, panel: usize, ahead: us
         [2, _] => work.tile::<2, 1>(row, panel, ahead),
         [3, 2] => work.tile::<3, 2>(row, panel, ahead),
         [3, _] => work.tile::<3, 1>(row, panel, ahead),
-        [4, _] => work.tile::<4, 1>(row, panel, ahead),
-        [5, _] => work.tile::<5, 1>(row, panel, ahead),
-        [6, _] => work.tile::<6, 1>(row, panel, ahead),
-        [7, _] => work.tile::<7, 1>(row, panel, ahead),
-        [8, _] => work.tile::<8, 1>(row, panel, ahead),
-        [9, _] => work.tile::<9, 1>(row, panel, ahead),
-        [10, _] => work.tile::<10, 1>(row, panel, ahead),
-        [11, _] => work.tile::<11, 1>(row, panel, ahead),
-        _ => work.tile::<12, 1>(row, panel, ahead),
+        [4, _] if const { T::MOST >= 4 } => work.tile::<4, 1>(row, panel, ahead),
+        [5, _] if const { T::MOST >= 5 } => work.tile::<5, 1>(row, panel, ahead),
+        [6, _] if const { T::MOST >= 6 } => work.tile::<6, 1>(row, panel, ahead),
+        [7, _] if const { T::MOST >= 7 } => work.tile::<7, 1>(row, panel, ahead),
+        [8, _] if const { T::MOST >= 8 } => work.tile::<8, 1>(row, panel, ahead),
+        [9, _] if const { T::MOST >= 9 } => work.tile::<9, 1>(row, panel, ahead),
+        [10, _] if const { T::MOST >= 10 } => work.tile::<10, 1>(row, panel, ahead),
+        [11, _] if const { T::MOST >= 11 } => work.tile::<11, 1>(row, panel, ahead),
+        [12, _] if const { T::MOST >= 12 } => work.tile::<12, 1>(row, panel, ahead),
+        _ => unreachable!("a tile of {} rows, of at most {}", shape[0], T::MOST),
     }
 }

@@ -19,7 +19,7 @@ use crate::parallel::{Parallel, Shared, by_columns};
 use crate::prefetch::ask;
 use crate::stored::{Stored, converts_halves, exact_halves};
 use half::f16;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Arch, NullaryFnOnce, Simd, WithSimd};
 use std::ops::Range;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use tiles::blocks::Product;
@@ -280,10 +280,7 @@ impl<N: Stored> WithSimd for Multiply<'_, N> {
         let Packed { panels, bias, inputs, .. } = self.weights;
         assert_eq!(panels.len(), bias.len() * inputs, "whole panels");
         assert_eq!(bias.len() % (WIDE * S::F32_LANES), 0, "packed for this processor");
-        // Registers for sums, in addition to weights and a number of the row.
-        let most = if S::F32_LANES == 8 { 6 } else { 12 };
-        let panels = self.panels.clone();
-        tiles(self.n, inputs * size_of::<f32>(), most, panels, Block { work: &self, simd });
+        simd.vectorize(Block { work: &self, simd });
     }
 }
 
@@ -292,7 +289,25 @@ struct Block<'w, 'a, S, N> {
     simd: S,
 }
 
+/// Compiled once for an instruction set, not in each caller.
+impl<S: Simd, N: Stored> NullaryFnOnce for Block<'_, '_, S, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let &Multiply { n, weights, ref panels, .. } = self.work;
+        tiles(n, weights.inputs * size_of::<f32>(), panels.clone(), self);
+    }
+}
+
 impl<S: Simd, N: Stored> Tiles for Block<'_, '_, S, N> {
+    /// Registers for sums, in addition to weights and a number of the row.
+    const MOST: usize = match S::F32_LANES {
+        1 => 4,
+        8 => 6,
+        _ => 12,
+    };
+
     #[inline(always)]
     fn bytes(&self) -> usize {
         self.work.weights.inputs * WIDE * S::F32_LANES * size_of::<N>()

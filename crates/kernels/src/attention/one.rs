@@ -57,6 +57,10 @@ impl<N: Stored> Read<'_, '_, N> {
 /// number of sums that then fit into registers.
 macro_rules! by_registers {
     ($simd:ident, $d_k:expr, $of:ident) => {
+        // Without vectors all widths are computed alike.
+        if const { S::F32_LANES == 1 } {
+            return $of.run::<S, 0, 1>($simd);
+        }
         match ($d_k % S::F32_LANES, $d_k / S::F32_LANES) {
             (0, 1) => $of.run::<S, 1, 4>($simd),
             (0, 2) => $of.run::<S, 2, 4>($simd),
@@ -67,16 +71,33 @@ macro_rules! by_registers {
     };
 }
 
-/// Calls a method with the number of queries that share reads as its last constant.
+/// Calls a method with the number of queries that share reads as its last constant, if so many
+/// share them.
 macro_rules! by_count {
     ($count:ident, $of:ident.$method:ident::<$($constant:ident),*>($($argument:expr),*)) => {
         match $count {
-            5 => $of.$method::<$($constant,)* 5>($($argument),*),
-            4 => $of.$method::<$($constant,)* 4>($($argument),*),
-            2 => $of.$method::<$($constant,)* 2>($($argument),*),
+            5 if const { most_sharing::<S, V>() >= 5 } => {
+                $of.$method::<$($constant,)* 5>($($argument),*)
+            }
+            4 if const { most_sharing::<S, V>() >= 4 } => {
+                $of.$method::<$($constant,)* 4>($($argument),*)
+            }
+            2 if const { most_sharing::<S, V>() >= 2 } => {
+                $of.$method::<$($constant,)* 2>($($argument),*)
+            }
             _ => $of.$method::<$($constant,)* 1>($($argument),*),
         }
     };
+}
+
+/// The largest number of queries that share reads of vectors of `V` registers.
+const fn most_sharing<S: Simd, const V: usize>() -> usize {
+    match V {
+        0 => 1,
+        // 16 registers instead of 32.
+        _ if S::F32_LANES < 16 => 2,
+        _ => 5,
+    }
 }
 
 impl<N: Stored> WithSimd for Read<'_, '_, N> {
@@ -110,7 +131,7 @@ impl<'m, N: Stored> Read<'_, 'm, N> {
             let together = room.together.min(rows - first);
             let (mut row, all) = (0, room.scores(together));
             while row < together {
-                let count = self.sharing::<S>(first + row, together - row);
+                let count = self.sharing::<S, V>(first + row, together - row);
                 let scores = &mut all[row * wide..][..count * wide];
                 by_count!(count, self.products::<S, V>(simd, first + row, scores));
                 row += count;
@@ -121,7 +142,7 @@ impl<'m, N: Stored> Read<'_, 'm, N> {
             exponentials(all);
             let mut row = 0;
             while row < together {
-                let count = self.sharing::<S>(first + row, together - row);
+                let count = self.sharing::<S, V>(first + row, together - row);
                 let scores = &all[row * wide..][..count * wide];
                 by_count!(count, self.sums::<S, V, W>(simd, first + row, scores));
                 row += count;
@@ -132,15 +153,14 @@ impl<'m, N: Stored> Read<'_, 'm, N> {
 
     /// The number of queries from a row on, among `left`, that read keys and values together.
     #[inline(always)]
-    fn sharing<S: Simd>(&self, row: usize, left: usize) -> usize {
-        match left.min(self.n - row % self.n) {
+    fn sharing<S: Simd, const V: usize>(&self, row: usize, left: usize) -> usize {
+        let shared = match left.min(self.n - row % self.n) {
             1 => 1,
             2 | 3 => 2,
-            // 16 registers instead of 32.
-            _ if S::F32_LANES < 16 => 2,
             5 => 5,
             _ => 4,
-        }
+        };
+        shared.min(const { most_sharing::<S, V>() })
     }
 
     /// The products of `Q` queries from a row on with all keys.
@@ -200,7 +220,7 @@ impl<'m, N: Stored> Read<'_, 'm, N> {
             },
         });
         let values = self.of(self.memory.values, self.at(row)[0]);
-        if Q == 1 {
+        if const { Q == 1 } {
             for query in queries {
                 weighed::<S, _, _, V, W>(simd, query, values);
             }

@@ -110,7 +110,7 @@ pub(super) fn products<S: Simd, P: Places, N: Stored, const V: usize, const Q: u
     scores: &mut [f32],
 ) {
     let wide = scores.len() / Q;
-    if V == 0 || !adds_across::<S>() {
+    if const { V == 0 || !adds_across::<S>() } {
         for place in 0..count {
             if let Some(ahead) = ahead {
                 ahead.ask(place, count);
@@ -173,7 +173,7 @@ pub(super) fn weighed<S: Simd, P: Places, N: Stored, const V: usize, const W: us
     query: Weighed<'_, '_>,
     values: Vectors<'_, P, N>,
 ) {
-    if V == 0 {
+    if const { V == 0 } {
         return weighed_by_parts(simd, query, values);
     }
     let mut sums = [[simd.splat_f32s(0.0); V]; W];
@@ -211,12 +211,6 @@ pub(super) fn weighed_together<
     mut queries: [Weighed<'_, '_>; Q],
     values: Vectors<'_, P, N>,
 ) {
-    if V == 0 {
-        for query in queries {
-            weighed_by_parts(simd, query, values);
-        }
-        return;
-    }
     let count = queries[0].weights.len();
     // The sums of all registers would not fit into those of the processor.
     for register in 0..V {

@@ -32,6 +32,9 @@ impl<N: Stored> WithSimd for TileBlocks<'_, '_, N> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
+        if const { S::F32_LANES < 16 } {
+            unreachable!("processors with AMX have AVX-512");
+        }
         let Self(read) = self;
         let (&Attention { d_k, .. }, memory) = (read.attention, read.memory);
         let places = memory.places;

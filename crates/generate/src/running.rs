@@ -134,7 +134,7 @@ impl<'s> RunningBatch<'s> {
         let sentence = |sentence: usize| {
             let prompt = batch.prompt(sentence, settings, continues)?;
             let search: Box<dyn Search> = match settings.num_beams {
-                0 | 1 => Box::new(Samples::new(prompt, self.n_hypotheses(), settings)),
+                0 | 1 => Box::new(Samples::new(prompt, self.settings.n_hypotheses(), settings)),
                 _ => Box::new(Beams::new(prompt, settings)),
             };
             Ok(Sentence { index: first + sentence, search })
@@ -142,7 +142,7 @@ impl<'s> RunningBatch<'s> {
         let entering = (0..count).map(sentence).collect::<Result<Vec<_>>>()?;
         match self.sentences.is_empty() {
             true => {
-                decoder.start(batch.sources, self.n_hypotheses())?;
+                decoder.start(batch.sources, self.settings.n_hypotheses())?;
                 settings.best_tokens().iter().for_each(|best| decoder.only_best(best));
             }
             false => decoder.join(batch.sources)?,
@@ -171,7 +171,7 @@ impl<'s> RunningBatch<'s> {
             return Ok(());
         }
         let settings = self.settings;
-        let mut shape = (self.sentences.len(), self.n_hypotheses());
+        let mut shape = (self.sentences.len(), self.settings.n_hypotheses());
         if mem::take(&mut self.is_new) && !self.prefill(decoder, observer)? {
             // Beams are equal until their first choice. Sampling would need different random
             // numbers.
@@ -254,15 +254,6 @@ impl<'s> RunningBatch<'s> {
             .iter_mut()
             .for_each(|Sentence { index, search }| search.follow_prompt(*index, n, observer));
         Ok(true)
-    }
-
-    /// The number of hypotheses of each sentence.
-    fn n_hypotheses(&self) -> usize {
-        match self.settings.num_beams {
-            0 | 1 if self.settings.sampling.is_some() => self.settings.num_return_sequences.max(1),
-            0 | 1 => 1,
-            beams => beams,
-        }
     }
 }
 

@@ -180,6 +180,15 @@ impl Settings {
         Ok(())
     }
 
+    /// The number of hypotheses that a sentence has while it is decoded.
+    pub fn n_hypotheses(&self) -> usize {
+        match self.num_beams {
+            0 | 1 if self.sampling.is_some() => self.num_return_sequences.max(1),
+            0 | 1 => 1,
+            beams => beams,
+        }
+    }
+
     /// The maximum number of new tokens after the tokens of a start, the start token or a prompt,
     /// and of a prefix.
     pub(crate) fn limit(&self, sentence: usize, [start, prefix]: [usize; 2]) -> Result<usize> {

@@ -30,6 +30,9 @@ const STEPS: usize = 4;
 pub struct QueueOptions {
     /// The maximum number of waiting sentences.
     pub waiting: usize,
+    /// The maximum number of tokens that the sentences of a batch may grow to, sources and all
+    /// hypotheses included; a sentence alone may have more.
+    pub held: usize,
     /// Called by the workers.
     pub observer: Box<dyn Fn(QueueEvent) + Send + Sync>,
 }
@@ -265,7 +268,7 @@ impl Shared {
             waiting.drop_cancelled();
             if let Some(first) = waiting.calls.front() {
                 let first = first.translator.clone();
-                let sentences = waiting.take(&first, Running::default());
+                let sentences = waiting.take(&first, Running::default(), self.options.held);
                 drop(waiting);
                 self.begin(&sentences);
                 return Some((first, sentences));
@@ -291,7 +294,7 @@ impl Shared {
         if !is_first || !is_worth {
             return Vec::new();
         }
-        let sentences = waiting.take(translator, running);
+        let sentences = waiting.take(translator, running, self.options.held);
         drop(waiting);
         self.begin(&sentences);
         sentences
@@ -315,9 +318,14 @@ impl Waiting {
 
     /// Sentences that have the settings of `translator`, for a batch with these others; at least
     /// one for an empty batch. Idle workers get as much each.
-    fn take(&mut self, translator: &Translator, running: Running) -> Vec<Sentence> {
+    fn take(&mut self, translator: &Translator, running: Running, held: usize) -> Vec<Sentence> {
         let share = self.len().div_ceil(self.n_idle + 1);
-        let limit = translator.batch_limit();
+        let (limit, settings) = (translator.batch_limit(), translator.settings());
+        let growth = settings.max_new_tokens.min(settings.max_length);
+        let may_hold = |sentences: usize, longest: usize| {
+            let of_hypothesis = longest.saturating_add(growth);
+            sentences.saturating_mul(settings.n_hypotheses()).saturating_mul(of_hypothesis)
+        };
         let fits: Vec<_> = (0..self.calls.len())
             .filter(|&index| self.calls[index].translator.settings() == translator.settings())
             .collect();
@@ -327,12 +335,13 @@ impl Waiting {
             for &index in &fits {
                 let Some(next) = self.calls[index].sentences.front() else { continue };
                 let together = running.sentences + sentences.len() + 1;
-                let padded = together * longest.max(next.ids.len());
+                let length = longest.max(next.ids.len());
                 let has_room = sentences.len() < share
                     && together <= limit.sentences
-                    && padded <= limit.tokens;
+                    && together * length <= limit.tokens
+                    && may_hold(together, length) <= held;
                 if together == 1 || has_room {
-                    longest = longest.max(next.ids.len());
+                    longest = length;
                     sentences.extend(self.calls[index].sentences.pop_front());
                 }
             }

@@ -27,7 +27,7 @@ pub struct TranslatorOptions {
     pub load: LoadOptions,
     /// Options of decoding.
     pub decoding: DecodingOptions,
-    /// The maximum number of tokens of a batch, padding and beams included; by default 2048.
+    /// The maximum number of tokens of a batch, padding and beams and samples included; by default 2048.
     pub batch_tokens: Option<NonZeroUsize>,
     /// The maximum number of sentences of a batch; by default any.
     pub batch_size: Option<NonZeroUsize>,
@@ -108,7 +108,7 @@ impl Translator {
         let sources = SourceEncoder::new(model.tokenizer(), model.config(), model.settings());
         let [tokens, size] = batch;
         let tokens =
-            tokens.map_or(BATCH_TOKENS, NonZeroUsize::get) / model.settings().num_beams.max(1);
+            tokens.map_or(BATCH_TOKENS, NonZeroUsize::get) / model.settings().n_hypotheses();
         let batch_limit =
             BatchLimit { tokens, sentences: size.map_or(usize::MAX, NonZeroUsize::get) };
         let unknown = UNKNOWN.into_iter().find_map(|piece| model.tokenizer().id(piece));

@@ -39,6 +39,10 @@ pub struct Arguments {
     /// for a graph
     #[arg(long, value_name = "N", default_value = "2048")]
     pub batch_tokens: NonZeroUsize,
+    /// Maximum number of tokens that the sentences of a batch may grow to, sources and all beams or
+    /// samples included: a bound of its memory
+    #[arg(long, value_name = "N", default_value = "131072")]
+    pub max_held_tokens: usize,
     /// Maximum number of bytes of a request
     #[arg(long, value_name = "BYTES", default_value = "1048576")]
     pub max_body: usize,

@@ -76,7 +76,11 @@ impl Model {
         let observer = Box::new(move |event| observed.queue(&model, event));
         let queue = TranslationQueue::new(
             &translator,
-            QueueOptions { waiting: arguments.max_waiting, observer },
+            QueueOptions {
+                waiting: arguments.max_waiting,
+                held: arguments.max_held_tokens,
+                observer,
+            },
         )
         .map_err(wrong)?;
         let pair = arguments

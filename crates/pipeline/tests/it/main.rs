@@ -1,5 +1,6 @@
-//! Public behaviour of the pipeline that needs audio.
+//! Public behaviour of the pipeline: the queue, and what needs audio.
 #![allow(clippy::unwrap_used, reason = "as in the folders of tests")]
 
+mod queue;
 mod small;
 mod whisper;

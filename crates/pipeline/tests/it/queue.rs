@@ -1,0 +1,88 @@
+//! The queue step by step: each event of its only worker waits until the test has read it.
+
+use cognate_pipeline::{
+    DecodingOptions, Languages, Line, LoadOptions, QueueEvent, QueueOptions, Receiver, Ticket,
+    TranslationQueue, Translator, TranslatorOptions,
+};
+use cognate_runtime::Engine;
+use cognate_testing::bundled_checkpoint;
+use serde_json::{Value, json};
+use std::sync::Mutex;
+use std::sync::mpsc::{self, sync_channel};
+use std::time::Duration;
+
+const DOGS: &str = "Two dogs are playing in the snow.";
+
+struct Stepwise {
+    /// Dropped before the queue, which waits for its worker.
+    events: mpsc::Receiver<QueueEvent>,
+    queue: TranslationQueue,
+    translator: Translator,
+}
+
+impl Stepwise {
+    /// A queue for sentences with these options.
+    fn new(options: &Value, held: usize) -> Self {
+        let load = LoadOptions {
+            engine: Engine::Tract,
+            workers: Some(std::num::NonZeroUsize::MIN),
+            ..LoadOptions::default()
+        };
+        let translator = Translator::open_with(
+            bundled_checkpoint(),
+            &TranslatorOptions { load, ..TranslatorOptions::default() },
+        );
+        let decoding = DecodingOptions::from_json(options.as_object().unwrap()).unwrap();
+        let translator = translator.unwrap().with(&Languages::default(), &decoding).unwrap();
+        let (sender, events) = sync_channel(0);
+        let sender = Mutex::new(sender);
+        // The test may have ended.
+        let observer = Box::new(move |event| {
+            let _ = sender.lock().unwrap().send(event);
+        });
+        let options = QueueOptions { waiting: 100, held, observer };
+        Self { queue: TranslationQueue::new(&translator, options).unwrap(), translator, events }
+    }
+
+    fn submit(&self, texts: &[&str], streams: bool, receive: Receiver) -> Ticket {
+        let lines: Vec<_> =
+            texts.iter().map(|text| Line { text: (*text).into(), prefix: None }).collect();
+        self.queue.submit(&self.translator, &lines, streams, receive).unwrap()
+    }
+
+    fn next(&self) -> QueueEvent {
+        self.events.recv_timeout(Duration::from_secs(600)).unwrap()
+    }
+}
+
+fn ignored() -> Receiver {
+    Box::new(|_, _| {})
+}
+
+/// 10 sentences of at most 12 tokens that may grow by 8: 200 tokens for each hypothesis.
+#[test]
+fn batches_are_bounded_by_what_they_may_grow_to() {
+    let texts = [DOGS; 10];
+    for (options, held, expected) in [
+        (json!({}), 1000, 10),
+        (json!({}), 60, 3),
+        (json!({ "beams": 3 }), 60, 1),
+        (json!({ "sample": true, "n_best": 2 }), 80, 2),
+        (json!({}), 1, 1),
+    ] {
+        let mut options = options;
+        options["max_new_tokens"] = json!(8);
+        let stepwise = Stepwise::new(&options, held);
+        let _ticket = stepwise.submit(&texts, false, ignored());
+        let mut most = 0;
+        let mut n_finished = 0;
+        while n_finished < texts.len() {
+            match stepwise.next() {
+                QueueEvent::Advanced { sentences } => most = most.max(sentences),
+                QueueEvent::Finished { .. } => n_finished += 1,
+                _ => {}
+            }
+        }
+        assert_eq!(most, expected, "{options} {held}");
+    }
+}

@@ -30,6 +30,8 @@ pub enum ErrorKind {
     Cancelled,
     /// Too much is waiting already.
     Busy,
+    /// A sentence has more tokens than the model can read.
+    TooLong,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +76,8 @@ pub(crate) enum Cause {
     Cancelled,
     #[error("too many sentences are waiting; expected at most {limit}; try again later")]
     Busy { limit: usize },
+    #[error("has {tokens} tokens; expected at most {limit}, the positions of the model")]
+    TooLong { tokens: usize, limit: usize },
     #[error("{place}: {message}")]
     System { place: &'static str, message: String },
     #[error("{message}")]
@@ -99,6 +103,7 @@ impl Error {
             Cause::At { error, .. } => error.kind(),
             Cause::Cancelled => ErrorKind::Cancelled,
             Cause::Busy { .. } => ErrorKind::Busy,
+            Cause::TooLong { .. } => ErrorKind::TooLong,
             Cause::Other { kind, .. } => *kind,
             Cause::Generate(_) | Cause::Runtime(_) | Cause::System { .. } => ErrorKind::Engine,
         }

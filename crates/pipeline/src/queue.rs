@@ -143,11 +143,13 @@ impl TranslationQueue {
         Ok(queue)
     }
 
-    /// Queues sentences for `translator`, the queue's or one made of it by [`Translator::with`]. With `streams` the receiver gets parts
-    /// of texts, too.
+    /// Queues sentences for `translator`, the queue's or one made of it by [`Translator::with`].
+    /// With `streams` the receiver gets parts of texts, too.
     ///
     /// # Errors
-    /// If a sentence cannot be encoded, the queue is full ([`ErrorKind::Busy`](crate::ErrorKind::Busy)), or the settings do not stream.
+    /// If a sentence cannot be encoded or has too many tokens
+    /// ([`ErrorKind::TooLong`](crate::ErrorKind::TooLong)), the queue is full
+    /// ([`ErrorKind::Busy`](crate::ErrorKind::Busy)), or the settings do not stream.
     pub fn submit(
         &self,
         translator: &Translator,
@@ -163,6 +165,9 @@ impl TranslationQueue {
         for (place, line) in lines.iter().enumerate() {
             let at = |error: Error| error.at(format_args!("sentence {}", place + 1));
             let (prepared, ids) = translator.prepare(&line.text).map_err(at)?;
+            if let Some((tokens, limit)) = prepared.too_long() {
+                return Err(at(Cause::TooLong { tokens, limit }.into()));
+            }
             let Some(ids) = ids else {
                 empty.push((place, prepared));
                 continue;

@@ -41,6 +41,14 @@ impl Translation {
         self.n_unknown = prepared.n_unknown;
     }
 
+    /// The number of tokens of a sentence that was truncated, and the maximum.
+    pub(crate) fn too_long(&self) -> Option<(usize, usize)> {
+        self.warnings.iter().find_map(|warning| match warning {
+            Warning::TooLong { tokens, limit } => Some((*tokens, *limit)),
+            Warning::Empty | Warning::NoLanguage | Warning::Unfinished { .. } => None,
+        })
+    }
+
     /// The number of generated tokens, end tokens included.
     pub fn n_tokens(&self) -> usize {
         let tokens = |found: &TranslatedText| {

@@ -334,6 +334,11 @@ impl Translator {
         Ok(())
     }
 
+    /// The maximum number of tokens of a sentence.
+    pub fn max_source_tokens(&self) -> usize {
+        self.shared.sources.max_tokens()
+    }
+
     /// The maximum size of a batch without beams.
     pub(crate) fn batch_limit(&self) -> BatchLimit {
         self.shared.batch_limit
@@ -344,7 +349,7 @@ impl Translator {
         let (warnings, ids): (_, Option<Vec<i64>>) = match self.shared.sources.encode(sentence)? {
             EncodedSource::Empty => (vec![Warning::Empty], None),
             EncodedSource::Tokens { ids, cut_from } => {
-                let limit = self.shared.sources.max_tokens();
+                let limit = self.max_source_tokens();
                 if let (Some(tokens), true) = (cut_from, self.continues()) {
                     let message = format!(
                         "the prompt has {tokens} tokens; expected at most {limit}, the positions of the model"

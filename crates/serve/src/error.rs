@@ -68,6 +68,7 @@ impl From<cognate::Error> for Failure {
         use cognate::ErrorKind as Kind;
         let status = match error.kind() {
             Kind::Text | Kind::Mismatch | Kind::Options | Kind::Input => StatusCode::BAD_REQUEST,
+            Kind::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
             Kind::Busy => StatusCode::TOO_MANY_REQUESTS,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };

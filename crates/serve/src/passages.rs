@@ -17,7 +17,7 @@ enum Part {
 
 impl Passage {
     pub(crate) fn new(text: &str, translator: &Translator) -> Self {
-        let limit = translator.model().config().max_positions.unwrap_or(usize::MAX);
+        let limit = translator.max_source_tokens();
         // An error is reported when the sentence is translated.
         let fits = |text: &str| {
             translator.model().tokenizer().encode(text).map_or(true, |ids| ids.len() <= limit)

@@ -1,8 +1,8 @@
 //! The queue step by step: each event of its only worker waits until the test has read it.
 
 use cognate_pipeline::{
-    DecodingOptions, Languages, Line, LoadOptions, QueueEvent, QueueOptions, Receiver, Ticket,
-    TranslationQueue, Translator, TranslatorOptions,
+    Answer, DecodingOptions, ErrorKind, Languages, Line, LoadOptions, QueueEvent, QueueOptions,
+    Receiver, Ticket, TranslationQueue, Translator, TranslatorOptions,
 };
 use cognate_runtime::Engine;
 use cognate_testing::bundled_checkpoint;
@@ -85,4 +85,25 @@ fn batches_are_bounded_by_what_they_may_grow_to() {
         }
         assert_eq!(most, expected, "{options} {held}");
     }
+}
+
+#[test]
+fn sentences_that_are_too_long_are_refused() {
+    let stepwise = Stepwise::new(&json!({}), usize::MAX);
+    let lines = [DOGS.to_owned(), "dog ".repeat(2000)].map(|text| Line { text, prefix: None });
+    let error = stepwise
+        .queue
+        .submit(&stepwise.translator, &lines, false, ignored())
+        .err()
+        .map(|error| (error.kind(), error.to_string()));
+    let (kind, message) = error.unwrap();
+    assert_eq!(kind, ErrorKind::TooLong);
+    assert!(message.starts_with("sentence 2: has 2001 tokens; expected at most "), "{message}");
+    assert_eq!(stepwise.queue.n_waiting(), 0);
+    let _ticket = stepwise.submit(
+        &[DOGS],
+        false,
+        Box::new(|_, answer| assert!(matches!(answer, Ok(Answer::Translation(_))))),
+    );
+    while !matches!(stepwise.next(), QueueEvent::Finished { .. }) {}
 }

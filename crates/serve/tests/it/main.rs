@@ -267,6 +267,11 @@ fn limits() {
         )
     };
     assert_eq!(translate(&client, json!("x".repeat(3000))).0, 413);
+    let long = json!({ "q": "dog ".repeat(3000), "source": "en", "target": "de" }).to_string();
+    let (status, answer) = server(&[]).post("/translate", "application/json", long.as_bytes());
+    let answer = String::from_utf8(answer).unwrap();
+    let expected = "{\"error\":\"sentence 1: has 3001 tokens; expected at most ";
+    assert!(status == 413 && answer.starts_with(expected), "{answer}");
     assert_eq!(translate(&client, json!(["a", "b", "c", "d"])).0, 413);
     assert_eq!(translate(&client, json!(["a", "b", "c"])).0, 200);
     let (status, head, _) = client.send(

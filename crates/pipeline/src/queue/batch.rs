@@ -163,9 +163,11 @@ impl<'t> Batch<'t> {
     /// Answers a sentence that ended.
     fn finish(&self, Entered { sentence, stream, began }: Entered<'_>, hypotheses: &[Hypothesis]) {
         let translated = sentence.translated(stream, hypotheses);
-        let tokens = translated.as_ref().map_or(0, |translation| translation.n_tokens());
+        if let Ok(translation) = &translated {
+            let (tokens, took) = (translation.n_tokens(), began.elapsed());
+            (self.observer)(QueueEvent::Finished { tokens, took });
+        }
         sentence.answer(translated.map(Answer::Translation));
-        (self.observer)(QueueEvent::Finished { tokens, took: began.elapsed() });
     }
 }
 

@@ -53,10 +53,71 @@ impl Stepwise {
     fn next(&self) -> QueueEvent {
         self.events.recv_timeout(Duration::from_secs(600)).unwrap()
     }
+
+    /// The number of sentences in the next step. None is translated before it.
+    fn step(&self) -> usize {
+        loop {
+            match self.next() {
+                QueueEvent::Advanced { sentences } => return sentences,
+                QueueEvent::Finished { .. } => panic!("a sentence was translated"),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether the batch changes to this number within a step, which can have begun.
+    fn becomes(&self, sentences: usize) -> bool {
+        self.step() == sentences || self.step() == sentences
+    }
 }
 
 fn ignored() -> Receiver {
     Box::new(|_, _| {})
+}
+
+/// Ways of decoding for at least 40 steps.
+fn ways() -> [Value; 3] {
+    let least = json!({ "min_new_tokens": 40, "max_new_tokens": 50 });
+    [json!({}), json!({ "beams": 3 }), json!({ "sample": true, "n_best": 2 })].map(|mut way| {
+        way.as_object_mut().unwrap().extend(least.as_object().unwrap().clone());
+        way
+    })
+}
+
+#[test]
+fn callers_who_leave_take_their_sentences_along_within_a_step() {
+    for way in ways() {
+        for streams in [false, way.get("beams").is_none() && way.get("sample").is_none()] {
+            let stepwise = Stepwise::new(&way, usize::MAX);
+            // While this one runs, the others wait, and begin together.
+            let first = stepwise.submit(&[DOGS], streams, ignored());
+            assert_eq!(stepwise.step(), 1, "{way}");
+            let leaves = stepwise.submit(&[DOGS, "A man."], streams, ignored());
+            let (sender, answers) = mpsc::channel();
+            let answer = Mutex::new(sender);
+            let _stays = stepwise.submit(
+                &["A woman."],
+                streams,
+                Box::new(move |place, answered| {
+                    drop(answer.lock().unwrap().send((place, answered)))
+                }),
+            );
+            drop(first);
+            assert!(stepwise.becomes(3), "{way}");
+            drop(leaves);
+            assert!(stepwise.becomes(1), "{way}");
+            for _ in 0..30 {
+                assert_eq!(stepwise.step(), 1, "{way}");
+            }
+            while !matches!(stepwise.next(), QueueEvent::Finished { .. }) {}
+            let answers: Vec<_> = std::iter::from_fn(|| answers.recv().ok()).take(1).collect();
+            assert!(
+                answers.iter().all(|(place, answer)| *place == 0 && answer.is_ok()),
+                "{way}: {answers:?}"
+            );
+            assert!(stepwise.events.recv_timeout(Duration::from_millis(50)).is_err(), "{way}");
+        }
+    }
 }
 
 /// 10 sentences of at most 12 tokens that may grow by 8: 200 tokens for each hypothesis.

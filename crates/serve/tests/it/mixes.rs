@@ -7,7 +7,7 @@ use cognate::{
 };
 use cognate_testing::{bundled_checkpoint, testdata};
 use serde_json::{Value, json};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -162,4 +162,69 @@ fn idle_and_half_open_connections() {
         idle.push(stream);
     }
     assert_eq!(translate(&client, &[&sentences[0]], 1), expected);
+}
+
+/// Sends a request and leaves after this part of the answer.
+fn leave_after(client: Client, path: &str, body: &Value, part: &str) {
+    let body = body.to_string();
+    let mut stream = TcpStream::connect(client.address).unwrap();
+    let head =
+        format!("POST {path} HTTP/1.1\r\nHost: here\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).unwrap();
+    let (mut answer, mut bytes) = (Vec::new(), [0; 256]);
+    while !String::from_utf8_lossy(&answer).contains(part) {
+        let count = stream.read(&mut bytes).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&answer));
+        answer.extend(&bytes[..count]);
+    }
+}
+
+const STREAM: &str = "/v2/models/multi30k/generate_stream";
+
+/// A sentence of 250 tokens.
+fn long(text: &str) -> Value {
+    json!({ "text_input": text, "min_new_tokens": 249, "max_new_tokens": 250 })
+}
+
+/// Otherwise the sentence would be translated before its client could leave.
+#[test]
+fn parts_are_sent_before_the_end() {
+    let (client, sentences) = (server(&["--workers", "1"]), sentences());
+    leave_after(client, STREAM, &long(&sentences[0]), "\ndata: ");
+    translate(&client, &[&sentences[1]], 1);
+    let text = String::from_utf8(client.send("GET", "/metrics", "X-A: b", b"").2).unwrap();
+    assert!(text.contains("\ncognate_sentences_total{model=\"multi30k\"} 1\n"), "{text}");
+}
+
+#[test]
+fn requests_that_fail_or_leave_do_not_change_others() {
+    let (client, sentences) = (server(&["--workers", "1"]), &sentences()[..12]);
+    let expected = alone(sentences, 1);
+    thread::scope(|scope| {
+        for number in 0..4 {
+            let expected = &expected;
+            scope.spawn(move || {
+                for index in (0..sentences.len()).map(|index| (index + 3 * number) % 12) {
+                    let texts = [&sentences[index], &sentences[11 - index]];
+                    let wanted = [expected[index].clone(), expected[11 - index].clone()];
+                    assert_eq!(translate(&client, &texts, 1), wanted);
+                }
+            });
+        }
+        scope.spawn(move || {
+            for sentence in sentences {
+                leave_after(client, STREAM, &long(sentence), "\ndata: ");
+            }
+        });
+        scope.spawn(move || {
+            for sentence in sentences {
+                let texts = [sentence.clone(), "dog ".repeat(3000)];
+                let asked = json!({ "q": texts, "source": "en", "target": "de" }).to_string();
+                let (status, answer) =
+                    client.post("/translate", "application/json", asked.as_bytes());
+                let answer = String::from_utf8(answer).unwrap();
+                assert!(status == 413 && !answer.contains("dog"), "{answer}");
+            }
+        });
+    });
 }

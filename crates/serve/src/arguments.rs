@@ -67,6 +67,10 @@ pub struct Arguments {
     /// Maximum number of connections; further ones wait
     #[arg(long, value_name = "N", default_value = "16384")]
     pub max_connections: usize,
+    /// Seconds that a client may take for the head of a request, for its body (for an audio file four
+    /// times as long), and that it may not read its answer
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    pub client_timeout: Duration,
     /// Seconds after which a request is answered by 504
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub timeout: Duration,

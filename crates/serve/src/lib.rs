@@ -6,6 +6,7 @@
 //! decoding step. Audio files wait for a worker of their model.
 
 mod arguments;
+mod connection;
 mod detection;
 mod error;
 mod graphs;
@@ -41,6 +42,7 @@ struct Server {
     graphs: Vec<Arc<Graph>>,
     keys: Vec<String>,
     max_body: usize,
+    client_timeout: Duration,
     /// One permit for each audio file in memory.
     audio_room: Arc<Semaphore>,
     audio_timeout: Duration,
@@ -117,6 +119,7 @@ pub fn run(arguments: &Arguments, started: impl FnOnce(SocketAddr)) -> Result<()
         graphs,
         keys,
         max_body: arguments.max_body,
+        client_timeout: arguments.client_timeout,
         audio_room: Arc::new(Semaphore::new(arguments.max_audio_requests.get())),
         audio_timeout: arguments.audio_timeout,
         metrics,

@@ -2,6 +2,7 @@
 //! terminated. HTTP/1.1, and HTTP/2 without an upgrade, which gRPC needs.
 
 use crate::arguments::Arguments;
+use crate::connection::Connection;
 use crate::error::{Error, ErrorKind, Result};
 use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -15,8 +16,6 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-/// Time limit for the head of a request, also on a connection that is kept open.
-const HEAD: Duration = Duration::from_secs(30);
 /// Pause after an error of the system, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Maximum number of concurrent requests on a connection of HTTP/2.
@@ -90,19 +89,20 @@ async fn accept(
         // Responses are small and latency matters.
         let _ = stream.set_nodelay(true);
         let (service, watcher) = (TowerToHyperService::new(routes.clone()), graceful.watcher());
+        let limit = arguments.client_timeout;
         tokio::spawn(async move {
             let mut builder = Builder::new(TokioExecutor::new());
-            builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+            builder.http1().timer(TokioTimer::new()).header_read_timeout(limit);
             // Checks whether a silent peer still exists.
             builder
                 .http2()
                 .timer(TokioTimer::new())
-                .keep_alive_interval(HEAD)
+                .keep_alive_interval(limit)
+                .keep_alive_timeout(limit)
                 .max_concurrent_streams(STREAMS);
-            // The version of HTTP is detected without a time limit.
-            if tokio::time::timeout(HEAD, stream.readable()).await.is_ok() {
+            if let Ok(connection) = Connection::begin(stream, limit).await {
                 let connection =
-                    watcher.watch(builder.serve_connection(TokioIo::new(stream), service));
+                    watcher.watch(builder.serve_connection(TokioIo::new(connection), service));
                 if let Err(error) = connection.await {
                     // An error of the client, or it disconnected.
                     tracing::debug!(error, "connection ended");

@@ -110,7 +110,7 @@ async fn answer(server: Arc<Server>, request: Request, task: Task) -> Answered {
     };
     let permit = server.audio_room.clone().try_acquire_owned().map_err(busy)?;
     let Form { file, model, format, is_streamed, options, segments } =
-        Form::read(request, task).await?;
+        Form::read(request, task, 4 * server.client_timeout).await?;
     let model = server.speech_model(&model)?;
     let has_words = options.word_timestamps;
     let mut hearing = model.start(options, file);

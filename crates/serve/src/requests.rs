@@ -9,10 +9,8 @@ use axum::middleware::Next;
 use axum::response::Response;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Time limit for the body of a request.
-const BODY: Duration = Duration::from_secs(30);
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 impl Server {
@@ -52,7 +50,8 @@ impl Server {
         if length.is_some_and(|length| length > limit) {
             return Err(too_large());
         }
-        match tokio::time::timeout(BODY, axum::body::to_bytes(request.into_body(), limit)).await {
+        let read = axum::body::to_bytes(request.into_body(), limit);
+        match tokio::time::timeout(self.client_timeout, read).await {
             Ok(Ok(bytes)) => Ok(bytes),
             // Larger than the limit, or cut off, in which case nobody reads the response.
             Ok(Err(_)) => Err(too_large()),

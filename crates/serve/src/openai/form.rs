@@ -9,8 +9,6 @@ use cognate::{Task, TranscriptionOptions};
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// Time limit for the body of a request.
-const BODY: Duration = Duration::from_secs(120);
 /// The maximum number of bytes of a field that is not the file.
 const FIELD: usize = 1 << 16;
 
@@ -35,9 +33,13 @@ pub(super) struct Form {
 }
 
 impl Form {
-    pub(super) async fn read(request: Request, task: Task) -> Result<Self, Failure> {
+    pub(super) async fn read(
+        request: Request,
+        task: Task,
+        limit: Duration,
+    ) -> Result<Self, Failure> {
         let late = |_| Failure::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time");
-        tokio::time::timeout(BODY, Self::fields(request, task)).await.map_err(late)?
+        tokio::time::timeout(limit, Self::fields(request, task)).await.map_err(late)?
     }
 
     async fn fields(request: Request, task: Task) -> Result<Self, Failure> {

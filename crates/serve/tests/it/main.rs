@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod client;
+mod connections;
 mod damaged;
 mod graphs;
 mod mixes;

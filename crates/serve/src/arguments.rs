@@ -61,7 +61,8 @@ pub struct Arguments {
     /// Maximum number of beams that a request can ask for
     #[arg(long, value_name = "N", default_value = "16")]
     pub max_beams: NonZeroUsize,
-    /// Maximum number of sentences that wait for a model; further requests are answered by 429
+    /// Maximum number of sentences that wait for a model, and of requests that wait for a graph;
+    /// further requests are answered by 429
     #[arg(long, value_name = "N", default_value = "8192")]
     pub max_waiting: usize,
     /// Maximum number of connections; further ones wait

@@ -6,6 +6,7 @@ use crate::error::{Error, ErrorKind, Failure};
 use crate::metrics::Metrics;
 use crate::models::late;
 use crate::oip::{Datatype, Elements, Tensor, TensorType};
+use crate::room::Room;
 use axum::http::StatusCode;
 use cognate_export::Listing;
 use cognate_runtime::{Loaded, Options, Value, Values};
@@ -14,7 +15,6 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
 
 /// A loaded graph.
 pub(crate) struct Graph {
@@ -23,8 +23,7 @@ pub(crate) struct Graph {
     pub(crate) inputs: Vec<TensorType>,
     pub(crate) outputs: Vec<TensorType>,
     loaded: Arc<dyn Loaded>,
-    /// One permit for each worker.
-    room: Arc<Semaphore>,
+    room: Room,
     max_integers: usize,
     timeout: Duration,
     metrics: Arc<Metrics>,
@@ -71,7 +70,8 @@ impl Graph {
         };
         let (inputs, outputs) = (types(&listing.inputs)?, types(&listing.outputs)?);
         let engine = loaded.clone().session().engine().to_owned();
-        let (room, metrics) = (Arc::new(Semaphore::new(workers.get())), metrics.clone());
+        let room = Room::new(workers.get(), arguments.max_waiting);
+        let metrics = metrics.clone();
         let (max_integers, timeout) = (arguments.batch_tokens.get(), arguments.timeout);
         Ok(Self {
             name: name.into(),
@@ -91,13 +91,14 @@ impl Graph {
         let values = self.values(inputs)?;
         let (graph, began) = (self.clone(), Instant::now());
         let running = async {
-            let permit = self.room.clone().acquire_owned().await;
-            let permit =
-                permit.map_err(|error| Failure::new(StatusCode::SERVICE_UNAVAILABLE, error))?;
+            let worker = self.room.worker().await?;
+            self.metrics.latency(&self.name, "queue", began.elapsed());
             let work = move || {
                 // A request that exceeded its time limit keeps its worker until it ends.
-                let _permit = permit;
-                graph.compute(&values)
+                let (_worker, began) = (worker, Instant::now());
+                let found = graph.compute(&values);
+                graph.metrics.latency(&graph.name, "decode", began.elapsed());
+                found
             };
             tokio::task::spawn_blocking(work)
                 .await
@@ -106,6 +107,10 @@ impl Graph {
         let done = tokio::time::timeout(self.timeout, running).await;
         self.metrics.latency(&self.name, "request", began.elapsed());
         done.unwrap_or_else(|_| Err(late(self.timeout)))
+    }
+
+    pub(crate) fn n_waiting(&self) -> usize {
+        self.room.n_waiting()
     }
 
     /// The values of all inputs, each given once, with its type.

@@ -18,6 +18,7 @@ mod oip;
 mod openai;
 mod passages;
 mod requests;
+mod room;
 mod routes;
 mod speech;
 

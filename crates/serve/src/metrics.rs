@@ -38,7 +38,8 @@ pub(crate) struct Metrics {
     tokens: Family<OfModel, Counter>,
     sentences: Family<OfModel, Counter>,
     audio: Family<OfModel, Counter<f64, AtomicU64>>,
-    waiting: Family<OfModel, Gauge>,
+    waiting_sentences: Family<OfModel, Gauge>,
+    waiting_requests: Family<OfModel, Gauge>,
 }
 
 /// 1 ms to 65 s.
@@ -55,11 +56,12 @@ impl Metrics {
         let mut registry = Registry::with_prefix("cognate");
         let (latency, fill): (Histograms<_>, Histograms<_>) =
             (Family::new_with_constructor(seconds), Family::new_with_constructor(sizes));
-        let (requests, tokens, sentences, waiting) =
-            (Family::default(), Family::default(), Family::default(), Family::default());
-        let audio = Family::default();
+        let (requests, audio) = (Family::default(), Family::default());
+        let (tokens, sentences) = (Family::default(), Family::default());
+        let (waiting_sentences, waiting_requests): (Family<_, Gauge>, Family<_, Gauge>) =
+            (Family::default(), Family::default());
         registry.register("requests", "Answered requests", requests.clone());
-        let help = "Latency: a sentence's waiting (queue) and decoding (decode), a whole request (request)";
+        let help = "Latency: waiting (queue) and decoding (decode) of a sentence, an audio file or tensors; a whole request (request)";
         registry.register_with_unit("latency", help, Unit::Seconds, latency.clone());
         registry.register(
             "batch_sentences",
@@ -78,8 +80,21 @@ impl Metrics {
             Unit::Seconds,
             Family::clone(&audio),
         );
-        registry.register("waiting_sentences", "Sentences that have not begun", waiting.clone());
-        Self { registry, requests, latency, fill, tokens, sentences, audio, waiting }
+        let help = "Sentences that have not begun";
+        registry.register("waiting_sentences", help, waiting_sentences.clone());
+        let help = "Requests of audio files and of graphs that wait for a worker";
+        registry.register("waiting_requests", help, waiting_requests.clone());
+        Self {
+            registry,
+            requests,
+            latency,
+            fill,
+            tokens,
+            sentences,
+            audio,
+            waiting_sentences,
+            waiting_requests,
+        }
     }
 
     /// `path` is a route, so that there are as many series as routes.
@@ -113,13 +128,19 @@ impl Metrics {
         }
     }
 
-    /// The text, with the numbers of waiting sentences of each model.
-    pub(crate) fn text<'m>(&self, waiting: impl Iterator<Item = (&'m str, usize)>) -> String {
-        for (model, count) in waiting {
-            self.waiting
+    /// The text, with the numbers of waiting sentences and requests of each model.
+    pub(crate) fn text<'m>(
+        &self,
+        sentences: impl Iterator<Item = (&'m str, usize)>,
+        requests: impl Iterator<Item = (&'m str, usize)>,
+    ) -> String {
+        let set = |gauges: &Family<OfModel, Gauge>, model: &str, count| {
+            gauges
                 .get_or_create(&OfModel { model: model.into() })
                 .set(i64::try_from(count).unwrap_or(i64::MAX));
-        }
+        };
+        sentences.for_each(|(model, count)| set(&self.waiting_sentences, model, count));
+        requests.for_each(|(model, count)| set(&self.waiting_requests, model, count));
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("a string takes all text");
         text

@@ -27,6 +27,7 @@ use cognate_pipeline::Answer;
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 const EXTENSIONS: [&str; 3] = ["binary_tensor_data", "generate", "model_repository"];
@@ -400,6 +401,7 @@ pub(crate) async fn generate_stream(
 ) -> Answered {
     let model = server.served(&name)?.text()?;
     let job = generation(&server, request).await?;
+    let began = Instant::now();
     let mut running = model.start(job, true).await?;
     let (sender, events) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
@@ -425,6 +427,7 @@ pub(crate) async fn generate_stream(
             () = sender.closed() => {}
             () = tokio::time::sleep(model.timeout()) => drop(write(&json!({ "error": late(model.timeout()).message }))),
         }
+        server.metrics.latency(&name, "request", began.elapsed());
     });
     let body = Body::from_stream(UnboundedReceiverStream::new(events));
     let head = Response::builder()

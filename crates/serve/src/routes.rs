@@ -85,9 +85,10 @@ fn cors(origins: &[String]) -> Result<Option<CorsLayer>> {
 }
 
 async fn metrics(State(server): State<Arc<Server>>) -> Response {
-    let text = server
-        .metrics
-        .text(server.models.iter().map(|model| (model.name.as_str(), model.n_waiting())));
+    let sentences = server.models.iter().map(|model| (model.name.as_str(), model.n_waiting()));
+    let audio = server.speech.iter().map(|model| (model.name.as_str(), model.n_waiting()));
+    let tensors = server.graphs.iter().map(|graph| (graph.name.as_str(), graph.n_waiting()));
+    let text = server.metrics.text(sentences, audio.chain(tensors));
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
         .into_response()
 }

@@ -3,6 +3,7 @@
 use crate::arguments::Arguments;
 use crate::error::{Error, ErrorKind, Failure};
 use crate::metrics::Metrics;
+use crate::room::Room;
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use cognate::{
@@ -13,15 +14,13 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// A loaded speech model.
 pub(crate) struct SpeechModel {
     pub(crate) name: String,
     pub(crate) transcriber: Transcriber,
-    /// One permit for each worker.
-    room: Semaphore,
+    room: Room,
     metrics: Arc<Metrics>,
 }
 
@@ -61,7 +60,7 @@ impl SpeechModel {
         Ok(Self {
             name: name.into(),
             transcriber,
-            room: Semaphore::new(workers.get()),
+            room: Room::new(workers.get(), arguments.max_audio_requests.get()),
             metrics: metrics.clone(),
         })
     }
@@ -73,8 +72,17 @@ impl SpeechModel {
         let (model, flag) = (self.clone(), is_wanted.clone());
         tokio::spawn(async move {
             let began = Instant::now();
-            let Ok(_permit) = model.room.acquire().await else { return };
+            // The file of a client that has left is freed.
+            let worker = tokio::select! {
+                worker = model.room.worker() => worker,
+                () = sender.closed() => return,
+            };
+            let _worker = match worker {
+                Ok(worker) => worker,
+                Err(failure) => return drop(sender.send(Err(failure))),
+            };
             model.metrics.latency(&model.name, "queue", began.elapsed());
+            let decoding = Instant::now();
             let transcribing = model.clone();
             let run = move || {
                 let found = transcribing
@@ -85,9 +93,14 @@ impl SpeechModel {
             };
             // After a panic the client finds the channel closed.
             let _ = tokio::task::spawn_blocking(run).await;
+            model.metrics.latency(&model.name, "decode", decoding.elapsed());
             model.metrics.latency(&model.name, "request", began.elapsed());
         });
         Hearing { parts, is_wanted }
+    }
+
+    pub(crate) fn n_waiting(&self) -> usize {
+        self.room.n_waiting()
     }
 
     fn transcribe(

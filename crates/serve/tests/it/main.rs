@@ -5,7 +5,9 @@
 mod client;
 mod connections;
 mod damaged;
+mod described;
 mod graphs;
+mod limits;
 mod mixes;
 mod speech;
 

@@ -9,10 +9,10 @@ use cognate_testing::{bundled_checkpoint, make_speech_model, tone};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const BOUNDARY: &str = "----a-boundary";
+pub(crate) const BOUNDARY: &str = "----a-boundary";
 
 /// A server of a small speech model and the bundled model of text.
-fn speech_server(options: &[&str]) -> (Client, TempDir) {
+pub(crate) fn speech_server(options: &[&str]) -> (Client, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     make_speech_model(folder.path());
     let (speech, text) = (
@@ -23,7 +23,7 @@ fn speech_server(options: &[&str]) -> (Client, TempDir) {
 }
 
 /// A form with a file and other fields.
-fn form(file: Option<&[u8]>, fields: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn form(file: Option<&[u8]>, fields: &[(&str, &str)]) -> Vec<u8> {
     let mut body = Vec::new();
     for (name, value) in fields {
         body.extend(

@@ -1,0 +1,79 @@
+//! What `/openapi.json` says about paths and keys; browsers, request ids and metrics.
+
+use crate::client::{Client, start};
+use cognate::Export;
+use cognate_testing::{bundled_checkpoint, make_speech_model, tone};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Every series of the README appears after a text, a stream, an audio file and tensors.
+#[test]
+fn metrics() {
+    let folder = tempfile::tempdir().unwrap();
+    let (speech, out) = (folder.path().join("speech"), folder.path().join("out"));
+    std::fs::create_dir(&speech).unwrap();
+    make_speech_model(&speech);
+    Export::open(bundled_checkpoint()).unwrap().write(&out).unwrap();
+    let models = [
+        format!("text={}", bundled_checkpoint().display()),
+        format!("speech={}", speech.display()),
+        format!("graph={}", out.join("encoder.onnx").display()),
+    ];
+    let options: Vec<_> = models.iter().flat_map(|model| ["--model", model]).collect();
+    let client = Client { address: start(&options, &[]).unwrap() };
+    let asked = json!({ "text_input": "Two dogs." });
+    client.json("/v2/models/text/generate", &asked);
+    let streamed = client.post(
+        "/v2/models/text/generate_stream",
+        "application/json",
+        asked.to_string().as_bytes(),
+    );
+    assert_eq!(streamed.0, 200);
+    let form = crate::speech::form(Some(&tone()), &[("model", "speech")]);
+    let kind = format!("multipart/form-data; boundary={}", crate::speech::BOUNDARY);
+    assert_eq!(client.post("/v1/audio/transcriptions", &kind, &form).0, 200);
+    let tensor = |name: &str, data: [i64; 3]| json!({ "name": name, "datatype": "INT64", "shape": [1, 3], "data": data });
+    let inputs = [tensor("input_ids", [8, 20, 0]), tensor("attention_mask", [1, 1, 1])];
+    client.json("/v2/models/graph/infer", &json!({ "inputs": inputs }));
+    let expected = [
+        "requests_total{path=\"/v2/models/{model}/generate\",status=\"200\"} 1",
+        "latency_seconds_count{model=\"text\",phase=\"queue\"} 2",
+        "latency_seconds_count{model=\"text\",phase=\"decode\"} 2",
+        "latency_seconds_count{model=\"text\",phase=\"request\"} 2",
+        "latency_seconds_count{model=\"speech\",phase=\"queue\"} 1",
+        "latency_seconds_count{model=\"speech\",phase=\"decode\"} 1",
+        "latency_seconds_count{model=\"speech\",phase=\"request\"} 1",
+        "latency_seconds_count{model=\"graph\",phase=\"queue\"} 1",
+        "latency_seconds_count{model=\"graph\",phase=\"decode\"} 1",
+        "latency_seconds_count{model=\"graph\",phase=\"request\"} 1",
+        "batch_sentences_count{model=\"text\"} ",
+        "generated_tokens_total{model=\"text\"} ",
+        "sentences_total{model=\"text\"} 2",
+        "transcribed_audio_seconds_total{model=\"speech\"} 2.5",
+        "waiting_sentences{model=\"text\"} 0",
+        "waiting_requests{model=\"speech\"} 0",
+        "waiting_requests{model=\"graph\"} 0",
+    ];
+    // Some are counted after the answer has left.
+    let missing = || -> Vec<_> {
+        let text = String::from_utf8(client.send("GET", "/metrics", "X-A: b", b"").2).unwrap();
+        let is_there = |line: &str| text.contains(&format!("\ncognate_{line}"));
+        expected.iter().filter(|line| !is_there(line)).collect()
+    };
+    for _ in 0..100 {
+        if missing().is_empty() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(missing().is_empty(), "{:?}", missing());
+    let documented = include_str!("../../README.md");
+    let series: BTreeSet<_> = expected.iter().filter_map(|line| line.split('{').next()).collect();
+    let undocumented: Vec<_> = series
+        .iter()
+        .map(|series| series.trim_end_matches("_count"))
+        .filter(|series| !documented.contains(&format!("`cognate_{series}`")))
+        .collect();
+    assert!(undocumented.is_empty(), "{undocumented:?}");
+}

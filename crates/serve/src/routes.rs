@@ -56,7 +56,8 @@ pub(crate) fn routes(server: &Arc<Server>, arguments: &Arguments) -> Result<Rout
             Failure::new(StatusCode::METHOD_NOT_ALLOWED, "the path exists for another method")
         })
         .with_state(server.clone())
-        .route_layer(middleware::from_fn_with_state(server.clone(), requests::observe));
+        // Around the fallbacks, too.
+        .layer(middleware::from_fn_with_state(server.clone(), requests::observe));
     Ok(match cors(&arguments.cors)? {
         Some(cors) => routes.layer(cors),
         None => routes,

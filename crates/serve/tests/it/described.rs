@@ -1,11 +1,24 @@
 //! What `/openapi.json` says about paths and keys; browsers, request ids and metrics.
 
-use crate::client::{Client, start};
+use crate::client::{Client, server, start};
 use cognate::Export;
 use cognate_testing::{bundled_checkpoint, make_speech_model, tone};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
+
+#[test]
+fn unknown_paths_are_observed() {
+    let client = server(&[]);
+    for (method, path, expected) in [("GET", "/no/such/path", 404), ("PUT", "/translate", 405)] {
+        let (status, head, _) = client.send(method, path, "X-Request-Id: mine", b"");
+        assert!(status == expected && head.contains("x-request-id: mine"), "{head}");
+    }
+    let text = String::from_utf8(client.send("GET", "/metrics", "X-A: b", b"").2).unwrap();
+    for line in ["path=\"other\",status=\"404\"} 1", "path=\"/translate\",status=\"405\"} 1"] {
+        assert!(text.contains(&format!("cognate_requests_total{{{line}")), "{line}\n{text}");
+    }
+}
 
 /// Every series of the README appears after a text, a stream, an audio file and tensors.
 #[test]

@@ -11,6 +11,7 @@ mod messages;
 mod tensors;
 
 pub(crate) use self::grpc::call;
+pub(crate) use self::messages::JSON_LENGTH;
 use self::messages::{InferRequest, answer};
 pub(crate) use self::tensors::{Datatype, Elements, Tensor};
 use crate::Server;

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 impl Server {
     /// Checks the key of a request: in its headers, or in a field of the body.
@@ -25,7 +26,7 @@ impl Server {
         }
         let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
         let bearer = text(header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-        let found = bearer.or_else(|| text(HeaderName::from_static("x-api-key"))).or(field);
+        let found = bearer.or_else(|| text(API_KEY)).or(field);
         match found
             .filter(|found| self.keys.iter().any(|key| is_equal(key.as_bytes(), found.as_bytes())))
         {

@@ -2,6 +2,8 @@
 
 use crate::arguments::Arguments;
 use crate::error::{Error, ErrorKind, Failure, Result, json};
+use crate::oip::JSON_LENGTH;
+use crate::requests::{API_KEY, REQUEST_ID};
 use crate::{Server, libretranslate, oip, openai, requests};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
@@ -69,7 +71,17 @@ fn cors(origins: &[String]) -> Result<Option<CorsLayer>> {
     if origins.is_empty() {
         return Ok(None);
     }
-    let layer = CorsLayer::new().allow_methods([Method::GET, Method::POST]).allow_headers(Any);
+    // A list, since browsers do not take * for Authorization.
+    let layer = CorsLayer::new()
+        .allow_methods([Method::GET, Method::POST])
+        .allow_headers([
+            header::AUTHORIZATION,
+            header::CONTENT_TYPE,
+            API_KEY,
+            REQUEST_ID,
+            JSON_LENGTH,
+        ])
+        .expose_headers([header::RETRY_AFTER, REQUEST_ID, JSON_LENGTH]);
     if origins.iter().any(|origin| origin == "*") {
         return Ok(Some(layer.allow_origin(Any)));
     }

@@ -9,7 +9,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 /// The length of the JSON, if binary tensors follow it.
-const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
+pub(crate) const JSON_LENGTH: HeaderName =
+    HeaderName::from_static("inference-header-content-length");
 
 #[derive(Deserialize)]
 pub(super) struct InferRequest {

@@ -8,6 +8,38 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 #[test]
+fn pages_of_other_origins_are_admitted_by_option() {
+    let headers = |client: Client, method: &str, origin: &str| {
+        let headers = format!(
+            "Origin: {origin}\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization,x-api-key"
+        );
+        client.send(method, "/translate", &headers, b"{}").1
+    };
+    let closed = server(&[]);
+    for method in ["OPTIONS", "POST"] {
+        let head = headers(closed, method, "https://a.example");
+        assert!(!head.contains("access-control-allow"), "{head}");
+    }
+    let open = server(&["--cors", "https://a.example"]);
+    let all = server(&["--cors", "*"]);
+    for (client, origin, allowed) in [
+        (open, "https://a.example", Some("https://a.example")),
+        (open, "https://b.example", None),
+        (all, "https://b.example", Some("*")),
+    ] {
+        for method in ["OPTIONS", "POST"] {
+            let head = headers(client, method, origin);
+            let line = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
+            assert_eq!(line("access-control-allow-origin: "), allowed, "{head}");
+            // Browsers do not take * for Authorization.
+            let names = line("access-control-allow-headers: ").unwrap_or_default();
+            let is_listed = names.contains("authorization") && names.contains("x-api-key");
+            assert!(method == "POST" || is_listed, "{head}");
+        }
+    }
+}
+
+#[test]
 fn unknown_paths_are_observed() {
     let client = server(&[]);
     for (method, path, expected) in [("GET", "/no/such/path", 404), ("PUT", "/translate", 405)] {

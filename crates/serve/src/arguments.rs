@@ -1,10 +1,14 @@
 //! The options of `cognate serve`.
 
 use crate::error::{Error, ErrorKind};
+use std::io::Read;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// The maximum number of bytes of a file of API keys.
+const KEYS: u64 = 1 << 20;
 
 /// Options of the server.
 #[derive(Clone, Debug, clap::Args)]
@@ -136,6 +140,19 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("expected a number of seconds above 0, found {text}"))
 }
 
+/// The text of a regular file of at most [`KEYS`] bytes.
+fn regular(file: &Path) -> std::io::Result<String> {
+    let metadata = std::fs::metadata(file)?;
+    // A pipe would be waited for.
+    if !metadata.is_file() || metadata.len() > KEYS {
+        let message = format!("expected a regular file of at most {KEYS} bytes");
+        return Err(std::io::Error::other(message));
+    }
+    let mut text = String::new();
+    std::fs::File::open(file)?.take(KEYS).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 impl Arguments {
     /// The API keys; none if all requests are allowed.
     pub(crate) fn keys(&self) -> Result<Vec<String>, Error> {
@@ -143,7 +160,7 @@ impl Arguments {
         let wrong = |message: String| {
             Error::new(ErrorKind::Options, format_args!("{}: {message}", file.display()))
         };
-        let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+        let text = regular(file).map_err(|error| wrong(error.to_string()))?;
         let keys: Vec<String> = text
             .lines()
             .map(str::trim)

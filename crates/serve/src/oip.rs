@@ -20,7 +20,7 @@ use crate::graphs::Graph;
 use crate::models::{Job, Model, late};
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use cognate::{Languages, Line, Translation};
 use cognate_export::tensor_type;
@@ -197,18 +197,20 @@ impl Server {
 }
 
 /// `GET /v2`
-pub(crate) async fn server() -> Response {
-    json(
+pub(crate) async fn server(State(server): State<Arc<Server>>, headers: HeaderMap) -> Answered {
+    server.authorise(&headers, None)?;
+    Ok(json(
         StatusCode::OK,
         &json!({ "name": "cognate", "version": env!("CARGO_PKG_VERSION"), "extensions": EXTENSIONS }),
-    )
+    ))
 }
 
 /// `POST /v2/repository/index`
-pub(crate) async fn index(State(server): State<Arc<Server>>) -> Response {
+pub(crate) async fn index(State(server): State<Arc<Server>>, headers: HeaderMap) -> Answered {
+    server.authorise(&headers, None)?;
     let of_model =
         |name: &str| json!({ "name": name, "version": VERSION, "state": "READY", "reason": "" });
-    json(StatusCode::OK, &server.served_names().map(of_model).collect())
+    Ok(json(StatusCode::OK, &server.served_names().map(of_model).collect()))
 }
 
 fn metadata(served: &Served) -> Response {
@@ -227,7 +229,12 @@ fn metadata(served: &Served) -> Response {
 }
 
 /// `GET /v2/models/{model}`
-pub(crate) async fn model(State(server): State<Arc<Server>>, Path(name): Path<String>) -> Answered {
+pub(crate) async fn model(
+    State(server): State<Arc<Server>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Answered {
+    server.authorise(&headers, None)?;
     server.served(&name).map(|served| metadata(&served))
 }
 
@@ -235,7 +242,9 @@ pub(crate) async fn model(State(server): State<Arc<Server>>, Path(name): Path<St
 pub(crate) async fn model_version(
     State(server): State<Arc<Server>>,
     Path(path): Path<(String, String)>,
+    headers: HeaderMap,
 ) -> Answered {
+    server.authorise(&headers, None)?;
     server.of_version(&path).map(|served| metadata(&served))
 }
 
@@ -261,7 +270,7 @@ pub(crate) async fn infer(
     Path(name): Path<String>,
     request: Request,
 ) -> Answered {
-    infer_by(&server, &server.served(&name)?, request).await
+    infer_by(&server, server.served(&name), request).await
 }
 
 /// `POST /v2/models/{model}/versions/{version}/infer`
@@ -270,11 +279,12 @@ pub(crate) async fn infer_version(
     Path(path): Path<(String, String)>,
     request: Request,
 ) -> Answered {
-    infer_by(&server, &server.of_version(&path)?, request).await
+    infer_by(&server, server.of_version(&path), request).await
 }
 
-async fn infer_by(server: &Server, served: &Served, request: Request) -> Answered {
+async fn infer_by(server: &Server, served: Result<Served, Failure>, request: Request) -> Answered {
     server.authorise(request.headers(), None)?;
+    let served = served?;
     let headers = request.headers().clone();
     let body = server.body(request).await?;
     let (asked, inputs) = InferRequest::read(&headers, &body)?;
@@ -352,10 +362,15 @@ fn options(mut parameters: Map<String, Value>) -> Result<(Languages, Map<String,
     Ok((languages, parameters))
 }
 
-/// The job of Triton's `generate`: `text_input`, and parameters on the same level or in
-/// `parameters`.
-async fn generation(server: &Server, request: Request) -> Result<Job, Failure> {
+/// The model and the job of Triton's `generate`: `text_input`, and parameters on the same level or
+/// in `parameters`.
+async fn generation(
+    server: &Server,
+    model: &str,
+    request: Request,
+) -> Result<(Arc<Model>, Job), Failure> {
     server.authorise(request.headers(), None)?;
+    let model = server.served(model)?.text()?;
     let body = server.body(request).await?;
     let mut fields: Map<String, Value> = serde_json::from_slice(&body)
         .map_err(|error| Failure::bad(format_args!("the body: {error}")))?;
@@ -373,7 +388,7 @@ async fn generation(server: &Server, request: Request) -> Result<Job, Failure> {
     }
     fields.retain(|name, _| !["id", "stream"].contains(&name.as_str()));
     let (languages, options) = options(fields)?;
-    Ok(Job { lines: vec![Line { text, prefix: None }], languages, options })
+    Ok((model, Job { lines: vec![Line { text, prefix: None }], languages, options }))
 }
 
 fn generated(model: &str, text: &str) -> Value {
@@ -386,8 +401,8 @@ pub(crate) async fn generate(
     Path(name): Path<String>,
     request: Request,
 ) -> Answered {
-    let model = server.served(&name)?.text()?;
-    let found = model.translate(generation(&server, request).await?).await?;
+    let (model, job) = generation(&server, &name, request).await?;
+    let found = model.translate(job).await?;
     Ok(json(
         StatusCode::OK,
         &generated(&name, found.first().map_or("", |translation| &translation.text)),
@@ -400,8 +415,7 @@ pub(crate) async fn generate_stream(
     Path(name): Path<String>,
     request: Request,
 ) -> Answered {
-    let model = server.served(&name)?.text()?;
-    let job = generation(&server, request).await?;
+    let (model, job) = generation(&server, &name, request).await?;
     let began = Instant::now();
     let mut running = model.start(job, true).await?;
     let (sender, events) = tokio::sync::mpsc::unbounded_channel();

@@ -10,7 +10,7 @@ use crate::models::late;
 use crate::speech::{Heard, Hearing, SpeechModel};
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use cognate::{Task, TranscriptFormat, Transcription};
 use form::{Form, ResponseFormat};
@@ -67,13 +67,19 @@ impl Server {
 }
 
 /// `GET /v1/models`
-pub(crate) async fn models(State(server): State<Arc<Server>>) -> Response {
+pub(crate) async fn models(State(server): State<Arc<Server>>, headers: HeaderMap) -> Answered {
+    server.authorise(&headers, None)?;
     let models: Vec<_> = server.names().map(described).collect();
-    json(StatusCode::OK, &json!({ "object": "list", "data": models }))
+    Ok(json(StatusCode::OK, &json!({ "object": "list", "data": models })))
 }
 
 /// `GET /v1/models/{model}`
-pub(crate) async fn model(State(server): State<Arc<Server>>, Path(name): Path<String>) -> Answered {
+pub(crate) async fn model(
+    State(server): State<Arc<Server>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Answered {
+    server.authorise(&headers, None)?;
     match server.names().find(|known| *known == name) {
         Some(name) => Ok(json(StatusCode::OK, &described(name))),
         None => {

@@ -7,7 +7,7 @@ use crate::requests::{API_KEY, REQUEST_ID};
 use crate::{Server, libretranslate, oip, openai, requests};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -97,11 +97,15 @@ fn cors(origins: &[String]) -> Result<Option<CorsLayer>> {
     Ok(Some(layer.allow_origin(AllowOrigin::list(origins))))
 }
 
-async fn metrics(State(server): State<Arc<Server>>) -> Response {
+async fn metrics(
+    State(server): State<Arc<Server>>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    server.authorise(&headers, None)?;
     let sentences = server.models.iter().map(|model| (model.name.as_str(), model.n_waiting()));
     let audio = server.speech.iter().map(|model| (model.name.as_str(), model.n_waiting()));
     let tensors = server.graphs.iter().map(|graph| (graph.name.as_str(), graph.n_waiting()));
     let text = server.metrics.text(sentences, audio.chain(tensors));
-    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
-        .into_response()
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }

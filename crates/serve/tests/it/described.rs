@@ -3,9 +3,95 @@
 use crate::client::{Client, server, start};
 use cognate::Export;
 use cognate_testing::{bundled_checkpoint, make_speech_model, tone};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
+
+/// The described paths with their methods, and whether they are open to requests without a key.
+fn described(client: Client) -> Vec<(String, &'static str, bool)> {
+    let described = client.get("/openapi.json");
+    assert_eq!(described["openapi"], "3.1.0");
+    let mut found = Vec::new();
+    for (path, item) in described["paths"].as_object().unwrap() {
+        for (name, method) in [("get", "GET"), ("post", "POST")] {
+            let Some(operation) = item.get(name) else { continue };
+            let is_open = operation.get("security").is_some_and(|needed| *needed == json!([]));
+            let answers = operation["responses"].as_object().unwrap();
+            assert_eq!(answers.contains_key("401"), !is_open, "{path}");
+            found.push((path.clone(), method, is_open));
+        }
+    }
+    found
+}
+
+fn of_model(path: &str) -> String {
+    path.replace("{model}", "multi30k").replace("{version}", "1")
+}
+
+#[test]
+fn every_path_is_described_and_exists() {
+    let client = server(&[]);
+    let described = described(client);
+    let mut wrong = Vec::new();
+    for (path, method, _) in &described {
+        let (status, ..) = client.send(method, &of_model(path), "X-A: b", b"");
+        if [404, 405].contains(&status) {
+            wrong.push(format!("{method} {path}: {status}"));
+        }
+    }
+    let routes = include_str!("../../src/routes.rs").split(".route(").skip(1);
+    let routes: BTreeSet<_> = routes.filter_map(|rest| rest.split('"').nth(1)).collect();
+    assert!(routes.len() > 20);
+    for path in routes.iter().filter(|path| !path.contains("GRPC")) {
+        if !described.iter().any(|(known, ..)| known == path) {
+            wrong.push(format!("{path} is not described"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn paths_need_keys_as_described() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("keys");
+    std::fs::write(&file, "secret\n").unwrap();
+    let client = server(&["--api-keys", file.to_str().unwrap()]);
+    let mut wrong = Vec::new();
+    for (path, method, is_open) in described(client) {
+        let asked = |headers: &str| {
+            let (status, _, answer) = client.send(method, &of_model(&path), headers, b"{}");
+            let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+            (status, answer.get("error").cloned().unwrap_or_default())
+        };
+        let (status, error) = asked("X-A: b");
+        let has_form = match path.starts_with("/v1/") {
+            _ if is_open => true,
+            true => error["code"] == "invalid_api_key" && error["message"].is_string(),
+            false => error == "expected an API key",
+        };
+        let with_key = asked("Authorization: Bearer secret").0;
+        if (status == 401) == is_open || !has_form || with_key == 401 {
+            wrong.push(format!("{method} {path}: {status} {error}, with a key {with_key}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // An unknown model is not told from a known one.
+    assert_eq!(client.post("/v2/models/other/infer", "application/json", b"{}").0, 401);
+}
+
+#[test]
+fn files_of_keys_are_regular_and_small() {
+    let folder = tempfile::tempdir().unwrap();
+    let large = folder.path().join("large");
+    std::fs::write(&large, "key\n".repeat(300_000)).unwrap();
+    let model = format!("multi30k={}", bundled_checkpoint().display());
+    for file in [folder.path(), &large, "/dev/zero".as_ref()] {
+        let options = ["--model", &model, "--api-keys", file.to_str().unwrap()];
+        let error = start(&options, &[]).unwrap_err().to_string();
+        let expected = format!("{}: expected a regular file of at most", file.display());
+        assert!(error.starts_with(&expected), "{error}");
+    }
+}
 
 #[test]
 fn pages_of_other_origins_are_admitted_by_option() {

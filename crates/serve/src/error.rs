@@ -57,6 +57,12 @@ impl Failure {
         }
     }
 
+    /// A body that is larger than the limit.
+    pub(crate) fn too_large(limit: usize) -> Self {
+        let message = format_args!("expected at most {limit} bytes in a request");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+    }
+
     pub(crate) fn bad(message: impl fmt::Display) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }

@@ -6,6 +6,7 @@
 //! decoding step. Audio files wait for a worker of their model.
 
 mod arguments;
+mod compression;
 mod connection;
 mod detection;
 mod error;

@@ -9,6 +9,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use cognate::Languages;
+use percent_encoding::percent_decode;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,15 +33,29 @@ async fn fields(
     let kind =
         headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let fields = if kind.starts_with("application/x-www-form-urlencoded") {
-        form_urlencoded::parse(&body)
-            .map(|(name, value)| (name.into_owned(), Value::String(value.into_owned())))
-            .collect()
+        form(&body)?
     } else {
         serde_json::from_slice(&body)
             .map_err(|error| Failure::bad(format_args!("the body: {error}")))?
     };
     server.authorise(&headers, text(&fields, "api_key")?)?;
     Ok((headers, fields))
+}
+
+/// The fields of a form, `name=value&...`, in UTF-8.
+fn form(body: &[u8]) -> Result<Map<String, Value>, Failure> {
+    let decoded = |text: &[u8]| {
+        let text: Vec<_> =
+            text.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
+        let decoded = percent_decode(&text).decode_utf8().map(String::from);
+        decoded.map_err(|error| Failure::bad(format_args!("the body: {error}")))
+    };
+    let field = |field: &[u8]| {
+        let end = field.iter().position(|byte| *byte == b'=').unwrap_or(field.len());
+        let value = field.get(end + 1..).unwrap_or_default();
+        Ok((decoded(&field[..end])?, Value::String(decoded(value)?)))
+    };
+    body.split(|byte| *byte == b'&').filter(|part| !part.is_empty()).map(field).collect()
 }
 
 /// The texts of `q`, and whether it is a list.

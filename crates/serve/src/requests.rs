@@ -1,6 +1,7 @@
 //! Common parts of all routes: bodies within the limits, API keys, request ids, the log.
 
 use crate::Server;
+use crate::compression::decompressed;
 use crate::error::Failure;
 use axum::body::{Body, Bytes};
 use axum::extract::{MatchedPath, Request, State};
@@ -35,27 +36,22 @@ impl Server {
         }
     }
 
-    /// The body of a request within the limits of size and time.
+    /// The body of a request within the limits of size and time, decompressed.
     pub(crate) async fn body(&self, request: Request) -> Result<Bytes, Failure> {
         let limit = self.max_body;
-        let too_large = || {
-            Failure::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                format_args!("expected at most {limit} bytes in a request"),
-            )
-        };
-        let length = request
-            .headers()
+        let (head, body) = request.into_parts();
+        let length = head
+            .headers
             .get(header::CONTENT_LENGTH)
             .and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
         if length.is_some_and(|length| length > limit) {
-            return Err(too_large());
+            return Err(Failure::too_large(limit));
         }
-        let read = axum::body::to_bytes(request.into_body(), limit);
+        let read = axum::body::to_bytes(body, limit);
         match tokio::time::timeout(self.client_timeout, read).await {
-            Ok(Ok(bytes)) => Ok(bytes),
+            Ok(Ok(bytes)) => decompressed(bytes, head.headers.get(header::CONTENT_ENCODING), limit),
             // Larger than the limit, or cut off, in which case nobody reads the response.
-            Ok(Err(_)) => Err(too_large()),
+            Ok(Err(_)) => Err(Failure::too_large(limit)),
             Err(_) => {
                 Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"))
             }

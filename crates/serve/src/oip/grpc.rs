@@ -8,6 +8,7 @@ mod proto;
 use super::tensors::{self, Datatype, Elements, Tensor};
 use super::{RESERVED, TensorType, VERSION};
 use crate::Server;
+use crate::compression::decompressed;
 use crate::error::Failure;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
@@ -42,8 +43,10 @@ async fn answered(server: &Server, method: &str, request: Request) -> Result<Vec
     if !method.ends_with("Live") && !method.ends_with("Ready") {
         server.authorise(request.headers(), None)?;
     }
+    let coding = request.headers().get("grpc-encoding").cloned();
     let body = server.body(request).await?;
-    let message = message(&body)?;
+    let message = message(body, coding.as_ref(), server.max_body)?;
+    let message = &message[..];
     Ok(match method {
         "ServerLive" | "ServerReady" => Answer { is_so: true }.encode_to_vec(),
         "ModelReady" => {
@@ -185,17 +188,11 @@ fn decoded<M: Message + Default>(message: &[u8]) -> Result<M, Failure> {
 }
 
 /// The message of the only frame of a body.
-fn message(body: &Bytes) -> Result<&[u8], Failure> {
+fn message(body: Bytes, coding: Option<&HeaderValue>, limit: usize) -> Result<Bytes, Failure> {
     let Some((head, message)) = body.split_first_chunk::<FRAME>() else {
         return Err(Failure::bad("expected a frame of gRPC"));
     };
     let [compressed, length @ ..] = *head;
-    if compressed != 0 {
-        return Err(Failure::new(
-            StatusCode::NOT_IMPLEMENTED,
-            "compressed messages are not supported",
-        ));
-    }
     if u32::from_be_bytes(length) as usize != message.len() {
         return Err(Failure::bad(format_args!(
             "expected one message of {} bytes, found {}",
@@ -203,7 +200,14 @@ fn message(body: &Bytes) -> Result<&[u8], Failure> {
             message.len()
         )));
     }
-    Ok(message)
+    let coding = match (compressed, coding) {
+        (0, _) => None,
+        (_, None) => {
+            return Err(Failure::bad("grpc-encoding: missing, but the message is compressed"));
+        }
+        (_, coding) => coding,
+    };
+    decompressed(body.slice(FRAME..), coding, limit)
 }
 
 fn framed(message: &[u8]) -> Response {
@@ -225,7 +229,7 @@ fn failed(failure: &Failure) -> Response {
         StatusCode::GATEWAY_TIMEOUT | StatusCode::REQUEST_TIMEOUT => 4,
         StatusCode::NOT_FOUND => 5,
         StatusCode::PAYLOAD_TOO_LARGE | StatusCode::TOO_MANY_REQUESTS => 8,
-        StatusCode::NOT_IMPLEMENTED => 12,
+        StatusCode::NOT_IMPLEMENTED | StatusCode::UNSUPPORTED_MEDIA_TYPE => 12,
         StatusCode::SERVICE_UNAVAILABLE => 14,
         StatusCode::UNAUTHORIZED => 16,
         _ => 13,

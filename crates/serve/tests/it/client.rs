@@ -94,6 +94,23 @@ impl Client {
         (status, body)
     }
 
+    /// Calls a method over gRPC, but in HTTP/1.1; returns the status, and the message of the answer
+    /// or of the error.
+    pub(crate) fn grpc(&self, method: &str, headers: &str, body: &[u8]) -> (u32, Vec<u8>) {
+        let path = format!("/inference.GRPCInferenceService/{method}");
+        let headers = format!("Content-Type: application/grpc\r\n{headers}");
+        let (status, head, mut answer) = self.send("POST", &path, &headers, body);
+        let header = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
+        assert_eq!(status, 200, "{method} {head}");
+        match header("grpc-status: ") {
+            Some(code) => (
+                code.parse().unwrap(),
+                header("grpc-message: ").unwrap_or_default().as_bytes().to_vec(),
+            ),
+            None => (0, answer.split_off(5)),
+        }
+    }
+
     pub(crate) fn json(&self, path: &str, body: &Value) -> Value {
         let (status, answer) = self.post(path, "application/json", body.to_string().as_bytes());
         assert_eq!(status, 200, "{path} {body}: {}", String::from_utf8_lossy(&answer));
@@ -130,6 +147,11 @@ fn joined(mut chunks: &[u8]) -> Vec<u8> {
         chunks = &chunks[end + 2 + size + 2..];
     }
     body
+}
+
+/// A message of gRPC in its frame.
+pub(crate) fn framed(message: &[u8]) -> Vec<u8> {
+    [&[0][..], &u32::try_from(message.len()).unwrap().to_be_bytes(), message].concat()
 }
 
 /// A binary tensor of strings.

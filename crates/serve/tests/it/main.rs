@@ -7,6 +7,7 @@ mod connections;
 mod damaged;
 mod described;
 mod graphs;
+mod grpc;
 mod limits;
 mod mixes;
 mod speech;
@@ -249,7 +250,29 @@ fn bad_requests_are_answered_in_the_form_of_errors() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(client.post("/translate", "application/json", b"\xff\xfe{").0, 400);
+    for (kind, body) in [
+        ("application/json", &b"\xff\xfe{"[..]),
+        ("application/json", b"{\"q\":\"\xff\",\"source\":\"en\",\"target\":\"de\"}"),
+        ("application/x-www-form-urlencoded", b"q=%FF&source=en&target=de"),
+        ("application/x-www-form-urlencoded", b"q=\xff&source=en&target=de"),
+    ] {
+        let (status, answer) = client.post("/translate", kind, body);
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        let error = answer["error"].as_str().unwrap_or_default();
+        assert!(status == 400 && error.starts_with("the body: "), "{body:?}: {answer}");
+    }
+    let texts = b"\x02\0\0\0a\xff";
+    let tensor = json!({ "name": "text_input", "datatype": "BYTES", "shape": [1], "parameters": { "binary_data_size": 6 } });
+    let head = json!({ "inputs": [tensor] }).to_string();
+    let headers = format!("Inference-Header-Content-Length: {}", head.len());
+    let (status, _, answer) = client.send(
+        "POST",
+        "/v2/models/multi30k/infer",
+        &headers,
+        &[head.as_bytes(), texts].concat(),
+    );
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(status == 400 && answer.contains("text_input: string 0: invalid utf-8"), "{answer}");
     assert_eq!(client.post("/nothing", "application/json", b"{}").0, 404);
     assert_eq!(client.post("/health", "application/json", b"{}").0, 405);
     assert_eq!(client.raw(b"nonsense\r\n\r\n").0, 400);

@@ -1,6 +1,8 @@
 //! Bodies damaged at random: each is answered, and the server goes on.
 
-use crate::client::{binary, server};
+use crate::client::{binary, framed, server};
+use crate::grpc::request;
+use prost::Message;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -92,6 +94,27 @@ fn damaged_bodies_are_answered() {
             &[head.as_bytes(), &damaged].concat(),
         );
         assert!([200, 400].contains(&status), "{status} {damaged:?}");
+    }
+    for _ in 0..100 {
+        let form = b"q=Two+dogs%2e&source=en&target=de&alternatives=1".to_vec();
+        let body = random.damage(form);
+        let (status, answer) =
+            client.post("/translate", "application/x-www-form-urlencoded", &body);
+        let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+        let has_form = answer["translatedText"].is_string() || answer["error"].is_string();
+        assert!([200, 400, 413].contains(&status) && has_form, "{status} {body:?} {answer}");
+    }
+    for _ in 0..100 {
+        let message = request(&[b"Two dogs.", b"A man."]).encode_to_vec();
+        let message = random.damage(message);
+        let frame =
+            if random.below(2) == 0 { framed(&message) } else { random.damage(framed(&message)) };
+        let (code, answer) = client.grpc("ModelInfer", "X-A: b", &frame);
+        assert!(
+            [0, 3, 5, 8].contains(&code),
+            "{code} {frame:?} {}",
+            String::from_utf8_lossy(&answer)
+        );
     }
     let asked = json!({ "text_input": "A man is riding a bicycle." });
     assert_eq!(

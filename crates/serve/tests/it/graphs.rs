@@ -1,6 +1,7 @@
 //! Graphs as models: tensors in, tensors out.
 
 use crate::client::{Client, start};
+use crate::damaged::Random;
 use cognate::{Device, Engine, Export};
 use cognate_runtime::{Options, Values};
 use cognate_testing::bundled_checkpoint;
@@ -145,6 +146,14 @@ fn graphs_take_and_give_tensors() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let (good, mut random) = (json!({ "inputs": [ids, mask] }).to_string(), Random(5));
+    for _ in 0..100 {
+        let body = random.damage(good.clone().into());
+        let (status, answer) = client.post(path, "application/json", &body);
+        let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+        let has_form = answer["outputs"].is_array() || answer["error"].is_string();
+        assert!([200, 400, 413].contains(&status) && has_form, "{status} {answer} {body:?}");
+    }
     let (status, answer) = client.post(
         "/v2/models/multi30k-encoder/generate",
         "application/json",

@@ -33,6 +33,13 @@ fn libretranslate() {
     let several =
         translate(json!({ "q": [BICYCLE[0], "", DOGS[0]], "source": source, "target": target }));
     assert_eq!(several, json!({ "translatedText": [BICYCLE[1], "", DOGS[1]] }));
+    let several = translate(
+        json!({ "q": [BICYCLE[0], DOGS[0]], "source": source, "target": target, "alternatives": 2 }),
+    );
+    assert_eq!(several["translatedText"], json!([BICYCLE[1], DOGS[1]]));
+    let alternatives: Vec<Vec<String>> =
+        serde_json::from_value(several["alternatives"].clone()).unwrap();
+    assert_eq!(alternatives.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
     let lines = format!("{}\n\n  {}\n", BICYCLE[0], DOGS[0]);
     let found = translate(json!({ "q": lines, "source": source, "target": target }));
     assert_eq!(found, json!({ "translatedText": format!("{}\n\n  {}\n", BICYCLE[1], DOGS[1]) }));
@@ -61,6 +68,25 @@ fn libretranslate() {
     );
     assert_eq!(client.json("/detect", &json!({ "q": "Two dogs" }))[0]["language"], "en");
     assert_eq!(client.get("/health"), json!({ "status": "ok" }));
+}
+
+/// The pair's source is no language that can be told by its letters.
+#[test]
+fn languages_that_cannot_be_detected() {
+    let model = format!("multi30k={}", bundled_checkpoint().display());
+    let options = ["--model", &model, "--languages", "multi30k=tlh-de"];
+    let client = Client { address: client::start(&options, &[]).unwrap() };
+    let expected = json!({ "error": "the models' languages cannot be detected" });
+    for (path, body) in [
+        ("/detect", json!({ "q": DOGS[0] })),
+        ("/translate", json!({ "q": DOGS[0], "source": "auto", "target": "de" })),
+    ] {
+        let (status, answer) = client.post(path, "application/json", body.to_string().as_bytes());
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!((status, &answer), (501, &expected), "{path}");
+    }
+    let asked = json!({ "q": DOGS[0], "source": "tlh", "target": "de" });
+    assert_eq!(client.json("/translate", &asked), json!({ "translatedText": DOGS[1] }));
 }
 
 #[test]
@@ -147,7 +173,7 @@ fn generation_and_its_stream() {
 }
 
 /// Path, body, and the status and a part of the error.
-const BAD: [(&str, &str, u16, &str); 24] = [
+const BAD: [(&str, &str, u16, &str); 25] = [
     ("/translate", "{", 400, "the body: EOF"),
     ("/translate", "[]", 400, "the body: invalid type"),
     ("/translate", "\u{0}", 400, "the body:"),
@@ -160,6 +186,12 @@ const BAD: [(&str, &str, u16, &str); 24] = [
         r#"{"q":"a","source":"en","target":"fr"}"#,
         400,
         "en to fr is not supported; expected en to de",
+    ),
+    (
+        "/translate",
+        r#"{"q":"a","source":"klingon","target":"de"}"#,
+        400,
+        "klingon to de is not supported; expected en to de",
     ),
     (
         "/translate",
@@ -401,6 +433,18 @@ fn wrong_starts_are_refused() {
         client::start(extra, &[]).err().map(|error| error.to_string()).unwrap_or_default()
     };
     let model = format!("multi30k={}", bundled_checkpoint().display());
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    cognate::Export::open(bundled_checkpoint()).unwrap().write(&out).unwrap();
+    let whole = std::fs::read(out.join("encoder.onnx")).unwrap();
+    let file = folder.path().join("damaged.onnx");
+    for damaged in
+        [&whole[..whole.len() / 2], b"", b"nonsense", &[&[0xff; 64], &whole[64..]].concat()]
+    {
+        std::fs::write(&file, damaged).unwrap();
+        let error = start(&["--model", &format!("graph={}", file.display())]);
+        assert!(error.starts_with("graph: ") && error.contains("damaged.onnx"), "{error}");
+    }
     assert!(start(&["--model", "a=/no/such"]).contains("a: /no/such: no such file or folder"));
     assert!(
         start(&["--model", &model, "--model", &model]).contains("the name multi30k is given twice")

@@ -26,3 +26,36 @@ pub(crate) fn detect<'c>(text: &str, codes: &'c [String]) -> Option<(&'c str, f6
     let found = known.iter().find(|(_, lang)| *lang == info.lang()).map_or(first, |(code, _)| code);
     Some((found, info.confidence() * 100.0))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_of_all_tokenizers_have_names() {
+        let codes = ["en", "en_XX", "eng_Latn", "deu", "zh-CN", "tlh", "klingon", ""];
+        let names =
+            ["English", "English", "English", "German", "Chinese", "Klingon", "klingon", ""];
+        assert_eq!(codes.map(name), names);
+    }
+
+    #[test]
+    fn languages_are_detected_among_the_codes() {
+        let codes =
+            |codes: &[&str]| codes.iter().map(|code| (*code).to_owned()).collect::<Vec<_>>();
+        let european = codes(&["tlh", "fra_Latn", "en_XX", "de"]);
+        for (text, expected) in [
+            ("Two dogs are playing in the snow with their owner.", "en_XX"),
+            ("Zwei Hunde spielen mit ihrem Besitzer im Schnee.", "de"),
+            ("Deux chiens jouent dans la neige avec leur maître.", "fra_Latn"),
+        ] {
+            let (code, confidence) = detect(text, &european).unwrap();
+            assert!(code == expected && (1.0..=100.0).contains(&confidence), "{code} {confidence}");
+        }
+        // Without letters the first known language, of which nothing speaks.
+        assert_eq!(detect("12 + 3", &european), Some(("fra_Latn", 0.0)));
+        assert_eq!(detect("Two dogs", &codes(&["tlh", "klingon"])), None);
+        assert_eq!(detect("Two dogs", &[]), None);
+    }
+}

@@ -108,6 +108,10 @@ pub(crate) async fn translations(State(server): State<Arc<Server>>, request: Req
 
 async fn answer(server: Arc<Server>, request: Request, task: Task) -> Answered {
     server.authorise(request.headers(), None)?;
+    if request.headers().contains_key(header::CONTENT_ENCODING) {
+        let message = "Content-Encoding: a form with audio must not be compressed";
+        return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message).into());
+    }
     let busy = |_| {
         Failure::new(
             StatusCode::TOO_MANY_REQUESTS,

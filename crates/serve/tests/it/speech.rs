@@ -235,6 +235,8 @@ fn bad_forms_are_answered_in_the_form_of_openai() {
     wrong.extend(check("JSON", by("application/json", b"{}"), 400, "expected a multipart form"));
     let kind = format!("multipart/form-data; boundary={BOUNDARY}");
     let whole = form(Some(&tone()), model);
+    let compressed = format!("{kind}\r\nContent-Encoding: gzip");
+    wrong.extend(check("compressed", by(&compressed, &whole), 415, "must not be compressed"));
     wrong.extend(check("cut", by(&kind, &whole[..whole.len() / 2]), 400, "the form"));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let (slow, _folder) = speech_server(&["--audio-timeout", "0.001"]);

@@ -3,11 +3,12 @@
 use crate::client::{Client, server, start};
 use crate::speech::{BOUNDARY, form, speech_server};
 use cognate::Export;
-use cognate_testing::{bundled_checkpoint, tone};
+use cognate_testing::{bundled_checkpoint, tone, wav};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::TcpStream;
 use std::thread;
+use std::time::Duration;
 
 const FLOOD: usize = 50;
 
@@ -83,4 +84,43 @@ fn audio_files_in_memory_are_limited() {
     );
     drop(uploading);
     assert!(until(200).is_some());
+}
+
+/// The second of two files waits for the only worker when its client leaves.
+#[test]
+fn waiting_audio_of_clients_that_leave_is_freed() {
+    let (client, _folder) = speech_server(&["--workers", "1", "--max-audio", "99999999"]);
+    let rising = |index: usize| (index as f32 * index as f32 * 1e-6).sin();
+    let form = form(
+        Some(&wav(&(0..4_000_000).map(rising).collect::<Vec<_>>())),
+        &[("model", "whisper-1")],
+    );
+    let head = format!(
+        "POST /v1/audio/transcriptions HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\nContent-Type: multipart/form-data; boundary={BOUNDARY}\r\n\r\n",
+        form.len()
+    );
+    let send = || {
+        let mut stream = TcpStream::connect(client.address).unwrap();
+        stream.write_all(&[head.as_bytes(), &form].concat()).unwrap();
+        stream
+    };
+    let has = |line: &str| {
+        let text = String::from_utf8(client.send("GET", "/metrics", "X-A: b", b"").2).unwrap();
+        text.contains(&format!("\ncognate_{line}\n"))
+    };
+    let becomes = |line: &str| {
+        (0..1000).any(|_| {
+            thread::sleep(Duration::from_millis(20));
+            has(line)
+        })
+    };
+    let first = send();
+    assert!(becomes("latency_seconds_count{model=\"whisper-1\",phase=\"queue\"} 1"));
+    let second = send();
+    assert!(becomes("waiting_requests{model=\"whisper-1\"} 1"));
+    drop(second);
+    assert!(becomes("waiting_requests{model=\"whisper-1\"} 0"));
+    assert!(!has("latency_seconds_count{model=\"whisper-1\",phase=\"decode\"} 1"));
+    drop(first);
+    assert!(becomes("latency_seconds_count{model=\"whisper-1\",phase=\"decode\"} 1"));
 }

@@ -118,6 +118,9 @@ def test_tritonclient(server):
     found = client.infer("multi30k", [texts], request_id="7")
     assert [text.decode() for text in found.as_numpy("text_output")] == [BICYCLE, DOGS]
     assert found.as_numpy("score").dtype == numpy.float32 and found.get_response()["id"] == "7"
+    for coding in ["gzip", "deflate"]:
+        found = client.infer("multi30k", [texts], request_compression_algorithm=coding, response_compression_algorithm=coding)
+        assert [text.decode() for text in found.as_numpy("text_output")] == [BICYCLE, DOGS]
     texts.set_data_from_numpy(numpy.array(TEXTS, dtype=object), binary_data=False)
     wanted = [http.InferRequestedOutput("text_output", binary_data=False)]
     found = client.infer("multi30k", [texts], outputs=wanted, parameters={"num_beams": 4, "n_best": 2})
@@ -145,6 +148,9 @@ def test_tritonclient_by_grpc(server):
     found = client.infer("multi30k", [texts], request_id="7")
     assert [text.decode() for text in found.as_numpy("text_output").ravel()] == [BICYCLE, DOGS]
     assert found.as_numpy("text_output").shape == (2, 1) and found.get_response().id == "7"
+    for coding in ["gzip", "deflate"]:
+        found = client.infer("multi30k", [texts], compression_algorithm=coding)
+        assert [text.decode() for text in found.as_numpy("text_output").ravel()] == [BICYCLE, DOGS]
     found = client.infer("multi30k", [texts], parameters={"num_beams": 4, "n_best": 2}, outputs=[grpc.InferRequestedOutput("score")])
     assert found.as_numpy("score").shape == (2, 1, 2) and found.as_numpy("text_output") is None
     utilities = pytest.importorskip("tritonclient.utils")

@@ -76,6 +76,9 @@ pub struct Arguments {
     /// times as long), and that it may not read its answer
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub client_timeout: Duration,
+    /// Seconds after which a connection ends with the requests that have begun
+    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
+    pub max_connection_age: Duration,
     /// Seconds after which a request is answered by 504
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub timeout: Duration,

@@ -1,5 +1,5 @@
-//! Connections: accepted up to a limit, closed when they are idle for too long or the process is
-//! terminated. HTTP/1.1, and HTTP/2 without an upgrade, which gRPC needs.
+//! Connections: accepted up to a limit, closed when they are idle for too long or too old, or the
+//! process is terminated. HTTP/1.1, and HTTP/2 without an upgrade, which gRPC needs.
 
 use crate::arguments::Arguments;
 use crate::connection::Connection;
@@ -7,14 +7,13 @@ use crate::error::{Error, ErrorKind, Result};
 use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
 
 /// Pause after an error of the system, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -70,8 +69,14 @@ async fn accept(
     (routes, arguments): (Router, &Arguments),
     asked_to_end: impl Future<Output = ()>,
 ) {
-    let (graceful, room) =
-        (GracefulShutdown::new(), Arc::new(Semaphore::new(arguments.max_connections)));
+    let room = Arc::new(Semaphore::new(arguments.max_connections));
+    // Each connection has a receiver until it ends.
+    let (stop, stopped) = watch::channel(());
+    let limits = Limits {
+        client: arguments.client_timeout,
+        age: arguments.max_connection_age,
+        request: arguments.timeout.max(arguments.audio_timeout),
+    };
     let mut asked_to_end = std::pin::pin!(asked_to_end);
     loop {
         let next = async {
@@ -88,34 +93,70 @@ async fn accept(
         };
         // Responses are small and latency matters.
         let _ = stream.set_nodelay(true);
-        let (service, watcher) = (TowerToHyperService::new(routes.clone()), graceful.watcher());
-        let limit = arguments.client_timeout;
+        let (service, stopped) = (TowerToHyperService::new(routes.clone()), stopped.clone());
         tokio::spawn(async move {
-            let mut builder = Builder::new(TokioExecutor::new());
-            builder.http1().timer(TokioTimer::new()).header_read_timeout(limit);
-            // Checks whether a silent peer still exists.
-            builder
-                .http2()
-                .timer(TokioTimer::new())
-                .keep_alive_interval(limit)
-                .keep_alive_timeout(limit)
-                .max_concurrent_streams(STREAMS);
-            if let Ok(connection) = Connection::begin(stream, limit).await {
-                let connection =
-                    watcher.watch(builder.serve_connection(TokioIo::new(connection), service));
-                if let Err(error) = connection.await {
-                    // An error of the client, or it disconnected.
-                    tracing::debug!(error, "connection ended");
-                }
-            }
+            limits.converse(stream, service, stopped).await;
             drop(permit);
         });
     }
-    drop(listener);
+    drop((listener, stopped));
     tracing::info!("stopping");
-    // No request takes longer than its time limit.
-    let longest = arguments.timeout.max(arguments.audio_timeout);
-    let _ = tokio::time::timeout(longest, graceful.shutdown()).await;
+    let _ = stop.send(());
+    let _ = tokio::time::timeout(limits.request, stop.closed()).await;
+}
+
+/// The limits of time of a connection.
+#[derive(Clone, Copy)]
+struct Limits {
+    client: Duration,
+    age: Duration,
+    /// No request takes longer.
+    request: Duration,
+}
+
+impl Limits {
+    /// Answers the requests of a connection until it ends. When it has its age or the server stops,
+    /// the requests that have begun are the last.
+    async fn converse(
+        self,
+        stream: TcpStream,
+        service: TowerToHyperService<Router>,
+        mut stopped: watch::Receiver<()>,
+    ) {
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(self.client);
+        // Checks whether a silent peer still exists.
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(self.client)
+            .keep_alive_timeout(self.client)
+            .max_concurrent_streams(STREAMS);
+        let begun = tokio::select! {
+            begun = Connection::begin(stream, self.client) => begun,
+            _ = stopped.changed() => return,
+        };
+        let Ok(connection) = begun else { return };
+        let connection = builder.serve_connection(TokioIo::new(connection), service);
+        let mut connection = std::pin::pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => Some(ended),
+            _ = stopped.changed() => None,
+            () = tokio::time::sleep(self.age) => None,
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => {
+                connection.as_mut().graceful_shutdown();
+                // A client of HTTP/2 can refuse to take its answers for ever.
+                tokio::time::timeout(self.request, connection).await.unwrap_or(Ok(()))
+            }
+        };
+        if let Err(error) = ended {
+            // An error of the client, or it disconnected.
+            tracing::debug!(error, "connection ended");
+        }
+    }
 }
 
 /// Completes when the process is terminated.

@@ -1,6 +1,7 @@
 //! Clients that send or read too slowly, or more than is read: their connections end.
 
 use crate::client::{Client, server};
+use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -20,6 +21,11 @@ fn connected(client: Client) -> TcpStream {
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     stream
 }
+
+/// The preface of HTTP/2, settings without room for an answer, and `GET /health`.
+const NO_ROOM: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\
+    \0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0\
+    \0\0\x0e\x01\x05\0\0\0\x01\x82\x86\x04\x07/health\x01\x01a";
 
 /// Whether the only connection of the server is free.
 fn is_served(client: Client) -> bool {
@@ -58,4 +64,21 @@ fn slow_clients_lose_their_connection() {
     let asked = b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3000);
     reads_nothing.write_all(&asked).unwrap();
     assert!(is_served(client), "after answers that nobody read");
+}
+
+#[test]
+fn old_connections_end_after_their_requests() {
+    let age = ["--max-connections", "1", "--max-connection-age", "0.2", "--client-timeout", "300"];
+    let client = server(&[&age[..], &["--timeout", "1", "--audio-timeout", "1"]].concat());
+    let mut takes_nothing = connected(client);
+    takes_nothing.write_all(NO_ROOM).unwrap();
+    assert!(is_served(client), "after an answer that nobody took");
+    let (mut kept, mut answer) = (connected(client), String::new());
+    kept.write_all(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    kept.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains(" 200 "), "{answer}");
+    // Requests that have begun are answered.
+    let asked = json!({ "text_input": "Dogs.", "min_new_tokens": 249, "max_new_tokens": 250 });
+    let client = server(&["--max-connection-age", "0.001"]);
+    client.json("/v2/models/multi30k/generate", &asked);
 }

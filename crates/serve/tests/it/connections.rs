@@ -27,11 +27,16 @@ const NO_ROOM: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\
     \0\0\x06\x04\0\0\0\0\0\0\x04\0\0\0\0\
     \0\0\x0e\x01\x05\0\0\0\x01\x82\x86\x04\x07/health\x01\x01a";
 
-/// Whether the only connection of the server is free.
+/// Whether the only connection of the server is free; where processors are busy this client can be
+/// a slow one, too.
 fn is_served(client: Client) -> bool {
-    let (mut stream, mut answer) = (connected(client), String::new());
-    stream.write_all(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-    stream.read_to_string(&mut answer).is_ok() && answer.contains(" 200 ")
+    let ask = |_| {
+        let (mut stream, mut answer) = (connected(client), String::new());
+        let asked = b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        let _ = stream.write_all(asked);
+        stream.read_to_string(&mut answer).is_ok() && answer.contains(" 200 ")
+    };
+    (0..3).any(ask)
 }
 
 #[test]

@@ -12,8 +12,8 @@ use cognate_folder::{
 use cognate_generate::{FixedSizes, Settings};
 use cognate_model::{Layout, Model};
 use cognate_pipeline::{Error, ErrorKind, Languages, Notice, Result};
-use cognate_runtime::{Device, Engine, Options, Runtime, available};
-use cognate_verify::{EncoderSubject, Subject, Tolerance};
+use cognate_runtime::{Device, Engine};
+use cognate_verify::{EncoderSubject, Subject, Tolerance, engines};
 use std::path::Path;
 
 /// Options of a verification.
@@ -113,7 +113,7 @@ fn run(
             EncoderSubject { folder, layout, model, sentences, seed: sentences::SEED, tolerance };
         let mut report = cognate_verify::verify_encoder(
             &subject,
-            &runtimes(layout, options.device)?,
+            &engines(layout, options.device)?,
             &mut progress,
         )?;
         report.files = files;
@@ -128,7 +128,7 @@ fn run(
         Some(FixedSizes { batch: manifest.max_batch?, length: manifest.max_length? })
     });
     let subject = Subject { folder, layout, model, settings, sentences, sizes, seed, tolerance };
-    let runtimes = runtimes(layout, options.device)?;
+    let runtimes = engines(layout, options.device)?;
     if runtimes.is_empty() {
         let message = format!(
             "{}: only ONNX Runtime runs this layout, and its library is not found; `cargo xtask onnxruntime` brings it",
@@ -140,33 +140,13 @@ fn run(
     if layout == Layout::HuggingFace && folder.join(GENERATE_BESIDE).exists() {
         let beside = folder.join("onnx");
         let subject = Subject { folder: &beside, layout: Layout::Generate, ..subject };
-        let runtimes = self::runtimes(Layout::Generate, options.device)?;
+        let runtimes = engines(Layout::Generate, options.device)?;
         report
             .runtimes
             .extend(cognate_verify::verify(&subject, &runtimes, &mut progress)?.runtimes);
     }
     report.files = files;
     Ok(Verified { report, notices: encoded.notices, damaged })
-}
-
-/// The engines of a layout. The one for ONNX Runtime runs twice: with Cognate's operators and
-/// without.
-fn runtimes(layout: Layout, device: Device) -> Result<Vec<(Box<dyn Runtime>, Options)>> {
-    if device.is_gpu() {
-        let options = Options { device, ..Options::default() };
-        return Ok(vec![(Engine::Ort.open(device)?, options)]);
-    }
-    let with = |options: Options| -> Result<Vec<_>> {
-        let engines = available(device)?.into_iter();
-        let needs_ort = matches!(layout, Layout::SharedCache | Layout::Generate);
-        let fit = engines.filter(|runtime| !needs_ort || runtime.engine() == Engine::Ort);
-        Ok(fit.map(|runtime| (runtime, options)).collect())
-    };
-    let mut runtimes = with(Options::default())?;
-    if layout == Layout::SharedCache {
-        runtimes.extend(with(Options { plain: true, ..Options::default() })?);
-    }
-    Ok(runtimes)
 }
 
 /// The hashes of graphs and weights of an export. The checkpoint of an export in place has one

@@ -1,6 +1,7 @@
 //! Graphs in memory for engines that execute files.
 
 use crate::{Engine, Error, ErrorKind, Loaded, Options, Result, Runtime};
+use cognate_export::proto::ModelProto;
 use cognate_export::{Existing, Export, LAYOUT_KEY, Metadata, Staged, Target, write_folder};
 use cognate_graph::{Op, Program};
 use std::sync::Arc;
@@ -8,6 +9,11 @@ use std::sync::Arc;
 /// The metadata of files with caches that beams share: the key and value for ONNX Runtime and
 /// programs.
 pub(crate) const SHARED_CACHE: [&str; 2] = [LAYOUT_KEY, "shared-cache"];
+
+/// Whether a file has caches that beams share.
+pub(crate) fn has_shared_caches(model: &ModelProto) -> bool {
+    model.metadata_props.iter().any(|entry| [&entry.key, &entry.value] == SHARED_CACHE)
+}
 
 /// Exports the graphs to a temporary folder with a shared weights file, and reads them.
 pub(crate) fn read_graphs(

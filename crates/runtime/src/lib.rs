@@ -110,8 +110,8 @@ pub struct Options {
     pub threads: Option<NonZeroUsize>,
     /// Number of sessions that run at the same time, each with its threads; `None` for one.
     pub workers: Option<NonZeroUsize>,
-    /// Use only ONNX Runtime's operators, even if Cognate's are faster. tract, which lacks them,
-    /// ignores this.
+    /// Use only the engine's operators, even if Cognate's are faster. tract ignores this for files
+    /// with ONNX Runtime's operators, which it lacks.
     pub plain: bool,
     /// Move the memory that the engine allocates while loading into huge pages, after it has been
     /// used for a while (Linux). Off by default, since it is the memory of the embedding process.

@@ -10,6 +10,7 @@ mod compile;
 mod constants;
 mod embedding;
 mod gate;
+mod grown;
 mod heads;
 mod memory;
 mod operation;
@@ -30,10 +31,12 @@ pub(crate) use operation::{
 };
 #[cfg(feature = "ort")]
 pub(crate) use output_layer::{LOGITS, LOGITS_SCALE};
+#[cfg(feature = "tract")]
+pub(crate) use places::element_type;
 pub(crate) use places::{Places, other};
 pub(crate) use registered::{Kernel, Registered};
 pub(crate) use sizes::Size;
-pub(crate) use substitute::{DOMAIN, Substituted, substitute};
+pub(crate) use substitute::{DOMAIN, Substituted, is_large, substitute};
 #[cfg(feature = "ort")]
 pub(crate) use substitute::{
     Found, MEMORY, attribute, float, integer, join_memory_attention, own, prune, replace,
@@ -47,6 +50,7 @@ use cognate_graph::f16;
 use cognate_kernels::{IntegerWeights, Parallel};
 use embedding::Embedding;
 use gate::Gate;
+use grown::GrownAttention;
 use heads::{Divided, Heads};
 use output_layer::{Chosen, OutputLayer};
 use product::Packed;
@@ -109,6 +113,7 @@ enum Step {
     Cached(CachedAttention),
     Memory(MemoryAttention),
     SelfAttention(SelfAttention),
+    Grown(GrownAttention),
     Rotation(Rotation),
     Gate(Gate),
     Heads(Heads),
@@ -258,6 +263,12 @@ impl<'c, T: Tensors<'c>> Call<'_, 'c, T> {
         self.elements[buffer].floats()
     }
 
+    /// Columns of a buffer of floats, which is loaded.
+    fn columns(&self, view: View) -> Columns<'_> {
+        let stride = self.program.buffers[view.buffer].width;
+        Columns { floats: self.floats(view.buffer), offset: view.offset, stride }
+    }
+
     /// The number of rows in a buffer of floats, which is loaded.
     fn rows(&mut self, buffer: usize) -> Result<usize> {
         self.load(buffer, false)?;
@@ -318,6 +329,21 @@ impl<'c, T: Tensors<'c>> Call<'_, 'c, T> {
     }
 }
 
+/// The same columns of each row.
+#[derive(Clone, Copy)]
+struct Columns<'e> {
+    floats: &'e [f32],
+    offset: usize,
+    stride: usize,
+}
+
+impl<'e> Columns<'e> {
+    /// The elements from this row on, with those of other columns in between.
+    fn starting_at(self, row: usize) -> &'e [f32] {
+        self.floats.get(row * self.stride + self.offset..).unwrap_or_default()
+    }
+}
+
 /// The memory `number`, with at least `len` elements.
 fn room<E: Clone + Default>(memory: &mut Vec<Vec<E>>, number: usize, len: usize) -> Vec<E> {
     if memory.len() <= number {
@@ -350,7 +376,7 @@ impl Program {
         self.steps.iter().all(|step| match step {
             Step::Cached(cached) => cached.bias.is_none(),
             Step::Embedding(embedding) => !embedding.counts_tokens(),
-            Step::SelfAttention(_) | Step::Heads(_) | Step::Divided(_) => false,
+            Step::SelfAttention(_) | Step::Grown(_) | Step::Heads(_) | Step::Divided(_) => false,
             Step::Product { .. }
             | Step::IntegerProduct { .. }
             | Step::Rows(_)
@@ -410,6 +436,7 @@ impl Step {
             Step::Cached(step) => step.run(call)?,
             Step::Memory(step) => step.run(call)?,
             Step::SelfAttention(step) => step.run(call)?,
+            Step::Grown(step) => step.run(call)?,
             Step::Rotation(step) => step.run(call)?,
             Step::Gate(step) => step.run(call)?,
             Step::Heads(step) => step.run(call)?,

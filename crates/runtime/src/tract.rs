@@ -59,7 +59,8 @@ impl Runtime for Tract {
             };
             let proto =
                 guarded(|| operators::reader().proto_model_for_path(path)).map_err(wrong)?;
-            let own = guarded(|| Ok(program::substituted(path, &proto))).map_err(wrong)??;
+            let own = guarded(|| Ok(program::substituted(path, options.plain || options.training)))
+                .map_err(wrong)??;
             let planned = guarded(|| {
                 let mut proto = own.as_ref().map_or(Ok(proto), program::converted)?;
                 proto

@@ -1,6 +1,6 @@
 //! Encoder-only models: their graph compared with the reference, and in half precision.
 
-use crate::agreement::{measure, row, run};
+use crate::agreement::{is_known, measure, row, run};
 use crate::cases::Inputs;
 use crate::half::{Largest, observed};
 use crate::{Error, Form, Result, Tolerance};
@@ -59,6 +59,9 @@ pub fn verify_encoder(
             .load(&source, options)
             .map_err(|error| Error::runtime(runtime.name(), error))?;
         let engine = session.engine().to_owned();
+        if is_known(&report, &engine) {
+            continue;
+        }
         let (mut outputs, mut texts) = (BTreeMap::new(), Vec::new());
         for (inputs, expected) in inputs.iter().zip(&expected) {
             let found = run(&mut session, inputs)?;

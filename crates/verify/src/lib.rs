@@ -8,6 +8,7 @@ mod agreement;
 mod alone;
 mod cases;
 mod compare;
+mod engines;
 mod error;
 mod half;
 mod search;
@@ -17,5 +18,6 @@ pub use alone::{EncoderSubject, encoder_in_half, verify_encoder};
 pub use compare::{
     BFLOAT16, CLOSE, EXACT, HALF, Measured, QUANTISED, QUANTISED_4, Summary, Tolerance, compare,
 };
+pub use engines::engines;
 pub use error::{Error, ErrorKind, Result};
 pub use half::{Form, InHalf, Sample, in_half};

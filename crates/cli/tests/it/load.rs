@@ -158,7 +158,7 @@ fn of_several_failures_the_first_line_is_told_and_those_before_are_translated() 
             "{workers} workers, {grouping:?}"
         );
         let error = with_dir(ended.err.lines().last().unwrap(), folder.path());
-        let place = "cognate: error: stdin: line 3: DIR/encoder.onnx: tract 0.23.9 failed: ";
+        let place = "cognate: error: stdin: line 3: DIR/encoder.onnx: tract 0.23.9 with Cognate's operators failed: ";
         assert!(error.starts_with(place), "{workers} workers, {grouping:?}: {error}");
     }
 }

@@ -13,10 +13,11 @@ mod tensor;
 mod together;
 
 use crate::huge_pages::{self, HugePages};
+use crate::in_memory::has_shared_caches;
 use crate::ort::Ort;
 use crate::ort::placement::{self, Placed, left_to_cpu};
 use crate::ort::{arena, gradients, kernels};
-use crate::program::{Substituted, substitute};
+use crate::program::{Substituted, is_large, substitute};
 use crate::signature::{self, Input, Signature};
 use crate::{
     BEST, Device, Error, ErrorKind, Loaded, Options, Result, SHORTLIST, Session, Together, Value,
@@ -355,15 +356,9 @@ fn substituted(path: &Path, options: &Options) -> Result<Option<Substituted>> {
         .map_or(1, NonZeroUsize::get);
     Ok(match options.training {
         true => gradients::substitute(model, threads, options.in_bf16),
+        false if !has_shared_caches(&model) => None,
         false => substitute(model, folder_of(path), threads, options.half_memory),
     })
-}
-
-/// Whether a file is too large to be parsed again. Exported graphs with external weights are far
-/// smaller.
-fn is_large(path: &Path) -> bool {
-    const LARGEST: u64 = 1 << 26;
-    path.metadata().is_ok_and(|metadata| metadata.len() > LARGEST)
 }
 
 /// The file at `path` in the form for a GPU, with the GPU's number, if it is a decoder with shared

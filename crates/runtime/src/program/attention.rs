@@ -2,7 +2,7 @@
 //! sentences.
 
 use super::operation::{Among, Scores};
-use super::sizes::{Size, values};
+use super::sizes::{Size, values as values_of};
 use super::{Call, FloatsOrHalves, Result, Tensors, View, by_parts, expected};
 use cognate_kernels::{
     Attention, Caches, MANY, Mask, Memory, Parallel, Results, Serial, Step, Stored, Strides,
@@ -42,10 +42,10 @@ pub(super) struct MemoryAttention {
     pub(super) weights: Option<usize>,
 }
 
-/// Attention among rows `[batch · n, 3 · heads · d_k]` of queries, keys and values side by side,
-/// optionally with a mask as above.
+/// Attention among rows `[batch · n, heads · d_k]`, optionally with a mask as above.
 pub(super) struct SelfAttention {
-    pub(super) rows: usize,
+    /// Queries, keys and values.
+    pub(super) views: [View; 3],
     pub(super) among: Among<MaskSource, Size>,
     pub(super) heads: usize,
     pub(super) scale: f32,
@@ -63,7 +63,10 @@ pub(super) enum MaskSource {
 }
 
 impl MaskSource {
-    fn read<'c>(self, tensors: &impl Tensors<'c>) -> Result<(Vec<usize>, Cow<'c, [f32]>)> {
+    pub(super) fn read<'c>(
+        self,
+        tensors: &impl Tensors<'c>,
+    ) -> Result<(Vec<usize>, Cow<'c, [f32]>)> {
         match self {
             MaskSource::Given(input) => {
                 tensors.floats(input).map(|(shape, numbers)| (shape, Cow::Borrowed(numbers)))
@@ -352,43 +355,37 @@ impl MemoryAttention {
 impl SelfAttention {
     pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
         let tensors = call.tensors;
-        let (n_rows, stride) = (call.rows(self.rows)?, call.program.buffers[self.rows].width);
+        let [queries, keys, values] = self.views;
+        let n_rows = call.rows(queries.buffer)?;
         let (n, mask) = match &self.among {
             Among::Masked(mask) => {
                 mask.read(tensors).map(|mask| (mask.0.last().copied().unwrap_or(0), Some(mask)))?
             }
-            Among::All(n) => (values(std::slice::from_ref(n), tensors)?[0], None),
+            Among::All(n) => (values_of(std::slice::from_ref(n), tensors)?[0], None),
         };
-        if !stride.is_multiple_of(3 * self.heads)
+        let has_rows = call.rows(keys.buffer)? == n_rows && call.rows(values.buffer)? == n_rows;
+        if !has_rows
+            || !queries.width.is_multiple_of(self.heads)
             || (n == 0) != (n_rows == 0)
             || n_rows % n.max(1) != 0
         {
             let wanted =
                 format!("queries, keys and values of {} heads in sentences of {n}", self.heads);
-            return Err(expected("rows", wanted, format!("[{n_rows}, {stride}]")));
+            return Err(expected("rows", wanted, format!("[{n_rows}, {}]", queries.width)));
         }
-        let (attention, width) =
-            (Attention::new(self.heads, stride / 3 / self.heads, self.scale), stride / 3);
-        let masks = mask
-            .as_ref()
-            .map(|mask| Masks::new(mask, [n_rows / n.max(1), self.heads, n, n]))
-            .transpose()?;
-        let strides = Strides { head: attention.d_k, place: stride };
+        let (width, batch) = (queries.width, n_rows / n.max(1));
+        let attention = Attention::new(self.heads, width / self.heads, self.scale);
+        let masks =
+            mask.as_ref().map(|mask| Masks::new(mask, [batch, self.heads, n, n])).transpose()?;
         let mut out = call.take_floats(self.out, n_rows)?;
-        let rows = call.floats(self.rows);
+        let [queries, keys, values] = self.views.map(|view| call.columns(view));
+        let strides = Strides { head: attention.d_k, place: keys.stride };
         let memory_of = |sentence: usize| {
-            let rows = &rows[sentence * n * stride..][..n * stride];
             let mask = masks.as_ref().map(|masks| masks.of(sentence));
+            let [keys, values] = [keys, values].map(|columns| columns.starting_at(sentence * n));
             (
-                (rows, stride),
-                Memory {
-                    keys: &rows[width..],
-                    values: &rows[2 * width..],
-                    strides,
-                    places: n,
-                    mask,
-                    packed: true,
-                },
+                (queries.starting_at(sentence * n), queries.stride),
+                Memory { keys, values, strides, places: n, mask, packed: true },
             )
         };
         let contexts = out.floats_mut().chunks_mut((n * width).max(1));
@@ -405,7 +402,7 @@ impl SelfAttention {
 
 /// Attention of each sentence: its queries, whose rows are a stride apart, and its memory. Threads
 /// divide the sentences, or the heads if there are fewer sentences than threads.
-fn of_sentences<'m, N: Stored + 'm>(
+pub(super) fn of_sentences<'m, N: Stored + 'm>(
     threads: &impl Parallel,
     results: Vec<Results<'_>>,
     attention: Attention,
@@ -425,16 +422,24 @@ fn of_sentences<'m, N: Stored + 'm>(
 }
 
 /// The masks of a batch.
-struct Masks<'m> {
+pub(super) struct Masks<'m> {
     numbers: &'m [f32],
     /// The strides of sentences, heads and queries.
     strides: [usize; 3],
 }
 
 impl<'m> Masks<'m> {
-    fn new((found, numbers): &'m (Vec<usize>, Cow<'_, [f32]>), full: [usize; 4]) -> Result<Self> {
+    /// Masks that are broadcast to `full`: batch, heads, queries and places.
+    pub(super) fn new(
+        (found, numbers): &'m (Vec<usize>, Cow<'_, [f32]>),
+        full: [usize; 4],
+    ) -> Result<Self> {
+        let n_more = found.len().saturating_sub(full.len());
+        let missing = full.len().saturating_sub(found.len());
+        let is_shared = found[..n_more].iter().all(|&size| size == 1);
+        let found = [&vec![1; missing], &found[n_more..]].concat();
         let fits = |(&found, full): (&usize, usize)| found == full || found == 1;
-        if found.len() != 4 || found[3] != full[3] || !found.iter().zip(full).all(fits) {
+        if !is_shared || found[3] != full[3] || !found.iter().zip(full).all(fits) {
             return Err(expected(
                 "mask",
                 format!("{full:?}, or 1 for the same"),
@@ -446,7 +451,7 @@ impl<'m> Masks<'m> {
         Ok(Self { numbers, strides: [stride(0), stride(1), stride(2)] })
     }
 
-    fn of(&self, sentence: usize) -> Mask<'m> {
+    pub(super) fn of(&self, sentence: usize) -> Mask<'m> {
         let [start, head, query] = self.strides;
         Mask { numbers: &self.numbers[sentence * start..], head, query }
     }

@@ -8,6 +8,7 @@ use super::attention::{CachedAttention, MaskSource, MemoryAttention, SelfAttenti
 use super::constants::Constants;
 use super::embedding::{Embedding, Numbers, Positions, Table};
 use super::gate::Gate;
+use super::grown::GrownAttention;
 use super::heads::{Heads, divide};
 use super::operation::{Among, MaskOf, Operation, PositionsFrom, PositionsOf, TableOf};
 use super::output_layer::{Floats, LOGITS, LOGITS_SCALE, LayerWeights, OutputLayer};
@@ -142,6 +143,11 @@ fn with_ends<'g>(places: &Places<'g>, operations: &mut [Option<Operation<'g>>]) 
     }
 }
 
+/// Whether queries, keys and values are thirds of the same rows.
+fn are_side_by_side(rows: &[&str; 3]) -> bool {
+    [rows[1], rows[2]] == [rows[0]; 2]
+}
+
 /// Whether rows are logits and nothing else reads them.
 fn is_output_layer(places: &Places<'_>, rows: &str) -> bool {
     rows == LOGITS && places.is_output(rows) && places.readers(rows).is_empty()
@@ -177,7 +183,17 @@ fn fits<'g>(places: &Places<'g>, operation: &Operation<'g>) -> bool {
             base(news[0]).is_some() && key.is_some() && key == value
         }
         Operation::Memory { inputs: [query, ..], .. } => base(query).is_some(),
-        Operation::SelfAttention { rows, .. } => whole(rows, None),
+        Operation::SelfAttention { rows, heads, .. } => match rows.map(base) {
+            [Some(_), ..] if are_side_by_side(rows) => whole(rows[0], None),
+            [Some(query), Some(key), Some(value)] => {
+                [key.width, value.width] == [query.width; 2] && query.width.is_multiple_of(*heads)
+            }
+            _ => false,
+        },
+        Operation::Grown { news, .. } => {
+            let [query, key, value] = news.map(|rows| base(rows).map(|base| base.width));
+            query.is_some() && [key, value] == [query; 2]
+        }
         Operation::Rotation { x, tables, .. } => {
             let d_k = size(tables[0], 1)
                 .filter(|d_k| d_k.is_multiple_of(2) && size(tables[1], 1) == Some(*d_k));
@@ -505,10 +521,29 @@ impl<'b, 'g> Builder<'b, 'g> {
                     Among::Masked(mask) => Among::Masked(self.mask(mask)),
                     Among::All(n) => Among::All(self.size(n)),
                 };
+                let mut views = [self.rows(rows[0])?, self.rows(rows[1])?, self.rows(rows[2])?];
+                if are_side_by_side(&rows) {
+                    let width = views[0].width / 3;
+                    for (third, view) in views.iter_mut().enumerate() {
+                        (view.offset, view.width) = (third * width, width);
+                    }
+                }
                 Step::SelfAttention(SelfAttention {
-                    rows: self.rows(rows)?.buffer,
+                    views,
                     among,
                     heads,
+                    scale,
+                    out: self.made(out)?,
+                })
+            }
+            Operation::Grown { news, pasts, mask, scale, outputs: [out, keys, values] } => {
+                let [query, key, value] = news.map(|rows| self.rows(rows));
+                let grown = [(pasts[0], keys), (pasts[1], values)]
+                    .map(|(past, all)| [self.input(past), self.output(all)]);
+                Step::Grown(GrownAttention {
+                    news: [query?, key?, value?],
+                    grown,
+                    mask: mask.map(|mask| self.mask(mask)),
                     scale,
                     out: self.made(out)?,
                 })

@@ -61,7 +61,12 @@ impl Step {
                 (cached.news.iter().map(|view| view.buffer).collect(), vec![cached.out], vec![])
             }
             Step::Memory(memory) => (vec![memory.query.buffer], vec![memory.out], vec![]),
-            Step::SelfAttention(attention) => (vec![attention.rows], vec![attention.out], vec![]),
+            Step::SelfAttention(attention) => {
+                (attention.views.map(|view| view.buffer).to_vec(), vec![attention.out], vec![])
+            }
+            Step::Grown(grown) => {
+                (grown.news.map(|view| view.buffer).to_vec(), vec![grown.out], vec![])
+            }
             Step::Rotation(rotation) => (vec![rotation.x.buffer], vec![rotation.out], vec![]),
             Step::Gate(gate) => (vec![gate.x.buffer, gate.gate.buffer], vec![gate.out], vec![]),
             Step::Heads(heads) => (vec![heads.x.buffer], vec![], vec![]),

@@ -44,12 +44,21 @@ pub(crate) enum Operation<'g> {
         out: &'g str,
         weights: Option<&'g str>,
     },
+    /// Queries, keys and values are separate rows, or side by side in the same.
     SelfAttention {
-        rows: &'g str,
+        rows: [&'g str; 3],
         among: Among<MaskOf<'g>, Size<&'g str>>,
         heads: usize,
         scale: f32,
         out: &'g str,
+    },
+    /// Outputs are the rows, and the keys and values of the past and of the new positions.
+    Grown {
+        news: [&'g str; 3],
+        pasts: [&'g str; 2],
+        mask: Option<MaskOf<'g>>,
+        scale: f32,
+        outputs: [&'g str; 3],
     },
     /// `tables` are cosines and sines of the positions that `beams` hold.
     Rotation {
@@ -172,9 +181,12 @@ impl<'g> Operation<'g> {
                 (vec![*query], others.iter().copied().chain(mask.map(|mask| mask.tensor)).collect())
             }
             Self::SelfAttention { rows, among: Among::Masked(mask), .. } => {
-                (vec![*rows], vec![mask.tensor])
+                (rows.to_vec(), vec![mask.tensor])
             }
-            Self::SelfAttention { rows, among: Among::All(_), .. } => (vec![*rows], vec![]),
+            Self::SelfAttention { rows, among: Among::All(_), .. } => (rows.to_vec(), vec![]),
+            Self::Grown { news, pasts, mask, .. } => {
+                (news.to_vec(), pasts.iter().copied().chain(mask.map(|mask| mask.tensor)).collect())
+            }
             Self::Rotation { x, beams, .. } => (vec![*x], vec![*beams]),
             Self::Gate { x, gate, .. } => (vec![*x, *gate], vec![]),
             Self::Heads { x, sizes, .. } | Self::Largest { x, sizes, .. } => {
@@ -198,7 +210,8 @@ impl<'g> Operation<'g> {
             Self::Memory { out, weights, .. } => (vec![*out], weights.iter().copied().collect()),
             Self::SelfAttention { out, .. } => (vec![*out], vec![]),
             Self::Rows { outputs, .. } => (outputs.to_vec(), vec![]),
-            Self::Cached { outputs: [out, caches @ ..], .. } => (vec![*out], caches.to_vec()),
+            Self::Cached { outputs: [out, caches @ ..], .. }
+            | Self::Grown { outputs: [out, caches @ ..], .. } => (vec![*out], caches.to_vec()),
             Self::Embedding { out, .. } | Self::Rotation { out, .. } | Self::Gate { out, .. } => {
                 (vec![*out], vec![])
             }

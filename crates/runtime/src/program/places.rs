@@ -14,7 +14,6 @@ pub(crate) struct Places<'g> {
     outputs: BTreeSet<&'g str>,
     constants: HashMap<&'g str, &'g TensorProto>,
     shapes: HashMap<&'g str, &'g [DimensionProto]>,
-    #[cfg(feature = "ort")]
     elements: HashMap<&'g str, i32>,
 }
 
@@ -48,7 +47,6 @@ impl<'g> Places<'g> {
                 .map(|tensor| (tensor.name.as_str(), tensor))
                 .collect(),
             shapes: shapes.collect(),
-            #[cfg(feature = "ort")]
             elements: said()
                 .filter_map(|value| Some((value.name.as_str(), element_type(value)?)))
                 .collect(),
@@ -131,7 +129,6 @@ impl<'g> Places<'g> {
     }
 
     /// Whether the tensor is known to have elements of this type.
-    #[cfg(feature = "ort")]
     pub(crate) fn has_elements(&self, tensor: &str, kind: DataType) -> bool {
         self.elements.get(tensor) == Some(&(kind as i32))
     }

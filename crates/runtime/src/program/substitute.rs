@@ -9,7 +9,6 @@ mod rows;
 
 use super::output_layer::declare;
 use super::{Compiled, Constants, Kernel, Places, Program, Registered, compile};
-use crate::in_memory::SHARED_CACHE;
 use cognate_export::proto::{
     AttributeProto, AttributeType, DataType, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
     TensorTypeProto, TypeProto, ValueInfoProto,
@@ -32,9 +31,12 @@ const CACHED: &str = "CachedAttention";
 /// Inputs: queries, keys, values, mask. Outputs: the context, and the weights if the graph outputs
 /// them.
 pub(crate) const MEMORY: &str = "MemoryAttention";
-/// Inputs: queries, keys and values side by side, and a mask or sizes whose second is the number of
-/// rows of a sentence.
+/// Inputs: queries, keys and values, which are the same rows if they are side by side, and a mask or
+/// sizes whose second is the number of rows of a sentence.
 const SELF: &str = "SelfAttention";
+/// Inputs: query, key and value of new positions, keys and values of the past, and optionally a mask.
+/// Outputs: the context, and the keys and values of all positions.
+const GROWN: &str = "GrownAttention";
 /// Inputs: rows of heads, cosines and sines of positions, and the beams that hold earlier ones.
 const ROTATION: &str = "Rotation";
 /// Inputs: rows, and the factors of their activations.
@@ -57,8 +59,14 @@ pub(crate) struct Substituted {
     pub(crate) n_inputs: usize,
 }
 
-/// The graph with custom operators; `None` if none applies, or it is not of the layout for ONNX
-/// Runtime only. Its weights are in `folder`. `half_memory` is as in
+/// Whether a file is too large to be parsed again. Exported graphs with external weights are far
+/// smaller.
+pub(crate) fn is_large(path: &Path) -> bool {
+    const LARGEST: u64 = 1 << 26;
+    path.metadata().is_ok_and(|metadata| metadata.len() > LARGEST)
+}
+
+/// The graph with custom operators; `None` if none applies. Its weights are in `folder`. `half_memory` is as in
 /// [`Options`](crate::Options::half_memory).
 pub(crate) fn substitute(
     mut model: ModelProto,
@@ -66,9 +74,6 @@ pub(crate) fn substitute(
     threads: usize,
     half_memory: bool,
 ) -> Option<Substituted> {
-    if !model.metadata_props.iter().any(|entry| [&entry.key, &entry.value] == SHARED_CACHE) {
-        return None;
-    }
     let graph = model.graph.as_mut()?;
     let declared = half_memory.then(|| graph.clone());
     if with_own(graph) == 0 {
@@ -297,7 +302,7 @@ pub(crate) fn attribute<'n>(node: &'n NodeProto, name: &str) -> Option<&'n Attri
     node.attribute.iter().find(|attribute| attribute.name == name)
 }
 
-fn permutes<const N: usize>(node: &NodeProto, axes: [i64; N]) -> bool {
+fn permutes(node: &NodeProto, axes: &[i64]) -> bool {
     attribute(node, "perm").is_some_and(|perm| perm.ints == axes)
 }
 

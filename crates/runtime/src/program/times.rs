@@ -49,12 +49,13 @@ pub(super) fn timed<T>(program: &Program, step: &Step, run: impl FnOnce() -> T) 
 }
 
 fn kind(program: &Program, step: &Step) -> usize {
-    let is_decoder = |step: &Step| matches!(step, Step::Cached(_) | Step::Output(_));
+    let is_decoder =
+        |step: &Step| matches!(step, Step::Cached(_) | Step::Grown(_) | Step::Output(_));
     match step {
         _ if !program.steps.iter().any(is_decoder) => 0,
         Step::Product { .. } | Step::IntegerProduct { .. } => 1,
         Step::Output(_) => 2,
-        Step::Cached(_) | Step::Memory(_) | Step::SelfAttention(_) => 3,
+        Step::Cached(_) | Step::Memory(_) | Step::SelfAttention(_) | Step::Grown(_) => 3,
         Step::Rows(_)
         | Step::Rotation(_)
         | Step::Gate(_)

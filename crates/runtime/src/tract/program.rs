@@ -1,14 +1,17 @@
 //! A custom operator for tract that runs a [`Program`](crate::program::Program).
 //!
 //! Files written for ONNX Runtime (`--target ort`) use operators that tract lacks. If programs
-//! replace all of them, tract runs such a file.
+//! replace all of them, tract runs such a file. In other files, programs compute what they can, and
+//! tract the rest.
 
 use crate::Result;
 use crate::error::{Error, ErrorKind};
-use crate::in_memory::SHARED_CACHE;
+use crate::in_memory::has_shared_caches;
 use crate::program::{
-    self, DOMAIN, FloatsOrHalves, Kernel, NUMBER, Substituted, Tensors, substitute,
+    self, DOMAIN, FloatsOrHalves, Kernel, NUMBER, Substituted, Tensors, element_type, is_large,
+    substitute,
 };
+use cognate_export::proto::{DataType, GraphProto};
 use cognate_graph::f16;
 use cognate_kernels::{Parallel, Serial};
 use prost::Message;
@@ -21,15 +24,19 @@ use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::{self, tensor_shape_proto::dimension, type_proto};
 use tract_onnx::tract_hir::internal::*;
 
-/// The file at `path` with programs in place of ONNX Runtime's operators, if it is of the layout
-/// with caches that beams share.
-pub(super) fn substituted(path: &Path, proto: &pb::ModelProto) -> Result<Option<Substituted>> {
-    if !proto.metadata_props.iter().any(|entry| [&entry.key, &entry.value] == SHARED_CACHE) {
+/// The file at `path` with programs in place of operators, where they apply. `plain` is as in
+/// [`Options`](crate::Options::plain).
+pub(super) fn substituted(path: &Path, plain: bool) -> Result<Option<Substituted>> {
+    if is_large(path) {
         return Ok(None);
     }
     let model = cognate_export::read_model(path).map_err(Error::from_export)?;
     let folder =
         path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !has_shared_caches(&model) {
+        let applies = !plain && model.graph.as_ref().is_some_and(is_single);
+        return Ok(applies.then(|| substitute(model, folder, 1, false)).flatten());
+    }
     let own = substitute(model, folder, 1, false);
     let nodes = own.iter().filter_map(|own| own.model.graph.as_ref()).flat_map(|graph| &graph.node);
     let foreign: BTreeSet<_> = nodes
@@ -49,6 +56,15 @@ pub(super) fn substituted(path: &Path, proto: &pb::ModelProto) -> Result<Option<
          replace {left}; export it without --target ort, or choose --engine ort (`cargo xtask onnxruntime` installs the library)"
     );
     Err(Error::new(ErrorKind::Unavailable, path.display(), message))
+}
+
+/// Whether all numbers of a graph are in single precision, in which programs compute.
+fn is_single(graph: &GraphProto) -> bool {
+    let others = [DataType::Float16, DataType::Double].map(|other| other as i32);
+    let values = graph.input.iter().chain(&graph.output).chain(&graph.value_info);
+    let constants = graph.initializer.iter().map(|constant| constant.data_type);
+    let mut types = values.filter_map(element_type).chain(constants);
+    types.all(|element| !others.contains(&element))
 }
 
 /// The model in tract's types.
@@ -78,7 +94,7 @@ pub(super) fn read(
     // A prefill computes no logits and no attention weights.
     outputs
         .iter_mut()
-        .filter(|_| kernel.program.supports_prefill())
+        .filter(|_| kernel.own_lengths && kernel.program.supports_prefill())
         .for_each(|output| set_free(output, symbols, |_| true));
     Ok((expand(Computed { kernel, outputs }), Vec::new()))
 }

@@ -4,9 +4,9 @@ use cognate_export::{Existing, Export, Metadata, write_folder};
 use cognate_folder::{Verification, open_exported};
 use cognate_generate::Settings;
 use cognate_model::{Attentions, Layout, Model, Preset};
-use cognate_runtime::{Device, Options, Ort, available};
+use cognate_runtime::{Device, Options, Ort};
 use cognate_testing::{bundled_checkpoint, cuda, python};
-use cognate_verify::{CLOSE, Subject, verify};
+use cognate_verify::{CLOSE, Subject, engines, verify};
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -38,12 +38,7 @@ fn report_on(device: Device, folder: &Path, model: &Model) -> Verification {
         seed: 1,
         tolerance: CLOSE,
     };
-    let runtimes: Vec<_> = available(device)
-        .unwrap()
-        .into_iter()
-        .map(|runtime| (runtime, Options { device, ..Options::default() }))
-        .collect();
-    verify(&subject, &runtimes, |_| {}).unwrap()
+    verify(&subject, &engines(subject.layout, device).unwrap(), |_| {}).unwrap()
 }
 
 #[test]

@@ -66,7 +66,10 @@ fn loaded(program: &Program, target: Target) -> Vec<Box<dyn Session>> {
     for engine in
         engines.into_iter().filter(|engine| target == Target::Portable || engine.name() == "ort")
     {
-        sessions.push(engine.load(&Source::Onnx(path.clone()), &Options::default()).unwrap());
+        for plain in [false, true] {
+            let options = Options { plain, ..Options::default() };
+            sessions.push(engine.load(&Source::Onnx(path.clone()), &options).unwrap());
+        }
     }
     sessions
 }

@@ -7,9 +7,9 @@ use cognate_generate::Settings;
 use cognate_graph::{DType, Generator, Program, Recipe};
 use cognate_model::{Attentions, Layout, Model};
 use cognate_passes::half::{Facts, LARGEST, Why, half};
-use cognate_runtime::{Device, Options, available};
+use cognate_runtime::Device;
 use cognate_testing::{Golden, golden, golden_models};
-use cognate_verify::{Form, HALF, InHalf, Sample, Subject, in_half, verify};
+use cognate_verify::{Form, HALF, InHalf, Sample, Subject, engines, in_half, verify};
 use insta::assert_snapshot;
 use ndarray::array;
 use std::collections::BTreeMap;
@@ -73,12 +73,7 @@ fn report(model: &Model, layout: Layout, graphs: &InHalf, sample: &Sample) -> Ve
         seed,
         tolerance: HALF,
     };
-    let runtimes: Vec<_> = available(Device::Cpu)
-        .unwrap()
-        .into_iter()
-        .map(|runtime| (runtime, Options::default()))
-        .collect();
-    verify(&subject, &runtimes, |_| {}).unwrap()
+    verify(&subject, &engines(layout, Device::Cpu).unwrap(), |_| {}).unwrap()
 }
 
 #[test]

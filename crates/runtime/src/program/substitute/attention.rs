@@ -1,6 +1,6 @@
 //! Finds subgraphs of attention.
 
-use super::{Found, MEMORY, SELF, float, integer, own, permutes};
+use super::{Found, GROWN, MEMORY, SELF, attribute, float, integer, own, permutes};
 use crate::program::{Places, other};
 use cognate_export::proto::NodeProto;
 
@@ -18,10 +18,11 @@ pub(super) fn of_memory(places: &Places<'_>, index: usize) -> Option<Found> {
     let (product, matmul) = places.giver(scores, "MatMul")?;
     inner.push(product);
     let [queries, keys] = matmul.input.as_slice() else { return None };
-    let mut path = Path { places, scale: 1.0, inner };
+    let axes = Axes::of(places, scores)?;
+    let mut path = Path { places, axes, scale: 1.0, inner };
     let queries = path.heads_of(queries)?;
     let keys = path.unscaled(keys);
-    let keys = path.transposed(keys, [0, 1, 3, 2])?;
+    let keys = path.transposed(keys, axes.of_keys())?;
 
     let weights = weights(places, &softmax.output[0]);
     let (weighted, product) = weights
@@ -32,23 +33,37 @@ pub(super) fn of_memory(places: &Places<'_>, index: usize) -> Option<Found> {
         other(product, &softmax.output[0]).filter(|values| product.input[1] == **values)?;
     let (turned, transpose) = places
         .only_reader(&product.output[0], "Transpose")
-        .filter(|(_, node)| permutes(node, [0, 2, 1, 3]))?;
+        .filter(|(_, node)| permutes(node, axes.of_heads()))?;
     let (at, reshape) = places.only_reader(&transpose.output[0], "Reshape")?;
-    if ![keys, values].into_iter().chain(mask).all(|tensor| places.has_axes(tensor, 4))
+    if mask.is_some_and(|mask| !axes.broadcasts(places, mask))
         || !places.has_axes(&reshape.output[0], 2)
     {
         return None;
     }
     let (name, mut out) = (&softmax.name, reshape.output.clone());
     let mut after = vec![index, weighted, turned];
+    if weights.is_none()
+        && let Some(Grown { news, pasts, nodes, path }) = path.grown(&queries, keys, values)
+    {
+        out.extend([keys, values].map(String::clone));
+        after.extend(nodes);
+        let inputs = news.into_iter().chain(pasts).chain(mask).cloned().collect();
+        let node = own(GROWN, inputs, out, name, vec![float("scale", path.scale)]);
+        return path.found(node, at, after);
+    }
+    let has_four = [keys, values].into_iter().all(|tensor| places.has_axes(tensor, 4));
+    if axes != Axes::Four || !has_four {
+        return None;
+    }
     if let Some((rows, heads, path)) =
-        path.side_by_side(&queries, keys, values).filter(|_| weights.is_none())
+        path.among_rows(&queries, keys, values).filter(|_| weights.is_none())
     {
         let attributes = vec![float("scale", path.scale), integer("heads", heads)];
-        let inputs = match mask {
-            Some(mask) => vec![rows.clone(), mask.clone()],
-            None => vec![rows.clone(), String::new(), sizes_of_heads(places, keys)?.clone()],
-        };
+        let mut inputs: Vec<_> = rows.into_iter().cloned().collect();
+        match mask {
+            Some(mask) => inputs.push(mask.clone()),
+            None => inputs.extend([String::new(), sizes_of_heads(places, keys)?.clone()]),
+        }
         return path.found(own(SELF, inputs, out, name, attributes), at, after);
     }
     let Heads::Rows(queries) = queries else { return None };
@@ -62,6 +77,61 @@ pub(super) fn of_memory(places: &Places<'_>, index: usize) -> Option<Found> {
     let inputs = [queries, keys, values].into_iter().chain(mask).cloned().collect();
     let own = own(MEMORY, inputs, out, name, vec![float("scale", path.scale)]);
     path.found(own, at, after)
+}
+
+/// The axes of scores.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Axes {
+    /// `[batch, heads, n, places]`
+    Four,
+    /// `[batch, beams, heads, n, places]`
+    Five,
+}
+
+impl Axes {
+    fn of(places: &Places<'_>, scores: &str) -> Option<Self> {
+        match places.shape(scores)?.len() {
+            4 => Some(Self::Four),
+            5 => Some(Self::Five),
+            _ => None,
+        }
+    }
+
+    /// Exchanges heads and places.
+    fn of_heads(self) -> &'static [i64] {
+        match self {
+            Self::Four => &[0, 2, 1, 3],
+            Self::Five => &[0, 1, 3, 2, 4],
+        }
+    }
+
+    /// Exchanges places and numbers.
+    fn of_keys(self) -> &'static [i64] {
+        match self {
+            Self::Four => &[0, 1, 3, 2],
+            Self::Five => &[0, 1, 2, 4, 3],
+        }
+    }
+
+    /// The axis of places in keys and values.
+    fn places(self) -> i64 {
+        match self {
+            Self::Four => 2,
+            Self::Five => 3,
+        }
+    }
+
+    /// Whether a mask is the same for all beams.
+    fn broadcasts(self, places: &Places<'_>, mask: &str) -> bool {
+        let own = match self {
+            Self::Four => 4,
+            Self::Five => 3,
+        };
+        places.shape(mask).is_some_and(|shape| {
+            let (beams, _) = shape.split_at(shape.len().saturating_sub(own));
+            beams.iter().all(|size| size.dim_value == Some(1))
+        })
+    }
 }
 
 /// The sizes `[batch, n, ...]` into which rows were reshaped for heads.
@@ -90,7 +160,7 @@ fn weights<'g>(places: &Places<'g>, softmax: &str) -> Option<Weights<'g>> {
     let (product, reshaped) = (places.node(reader, "MatMul")?, places.node(reshape, "Reshape")?);
     let (transpose, node) = places
         .only_reader(&reshaped.output[0], "Transpose")
-        .filter(|(_, node)| permutes(node, [0, 2, 1, 3, 4]))?;
+        .filter(|(_, node)| permutes(node, &[0, 2, 1, 3, 4]))?;
     let output = &node.output[0];
     let is_step = matches!(places.shape(output)?, [_, _, _, new, _] if new.dim_value == Some(1));
     let is_last =
@@ -106,7 +176,7 @@ fn weights<'g>(places: &Places<'g>, softmax: &str) -> Option<Weights<'g>> {
 enum Heads<'g> {
     /// Rows `[batch · n, heads · d_k]`.
     Rows(&'g String),
-    /// A third of rows `[batch · n, 3 · heads · d_k]`.
+    /// A third of rows `[batch · n, 3 · heads · d_k]`, after their split.
     Third(&'g String, usize),
 }
 
@@ -114,6 +184,7 @@ enum Heads<'g> {
 #[derive(Clone)]
 struct Path<'p, 'g> {
     places: &'p Places<'g>,
+    axes: Axes,
     scale: f32,
     inner: Vec<usize>,
 }
@@ -148,18 +219,17 @@ impl<'g> Path<'_, 'g> {
         }
     }
 
-    fn transposed(&mut self, tensor: &str, axes: [i64; 4]) -> Option<&'g String> {
+    fn transposed(&mut self, tensor: &str, axes: &[i64]) -> Option<&'g String> {
         let (at, node) =
             self.places.giver(tensor, "Transpose").filter(|(_, node)| permutes(node, axes))?;
         self.inner.push(at);
         Some(&node.input[0])
     }
 
-    /// The tensor that was split into these heads: rows, or a third of rows, which is sliced before
-    /// or after the split.
+    /// The tensor that was split into these heads.
     fn heads_of(&mut self, tensor: &'g String) -> Option<Heads<'g>> {
         let tensor = self.unscaled(tensor);
-        let tensor = self.transposed(tensor, [0, 2, 1, 3])?;
+        let tensor = self.transposed(tensor, self.axes.of_heads())?;
         if let Some((at, slice)) = self.places.giver(tensor, "Slice") {
             // With a single head the slice is along the last axis.
             let is_single = self.places.shape(&slice.input[0])?.get(2)?.dim_value == Some(1);
@@ -170,14 +240,7 @@ impl<'g> Path<'_, 'g> {
         }
         let (at, reshape) = self.places.giver(tensor, "Reshape")?;
         self.inner.push(at);
-        let rows = self.unscaled(&reshape.input[0]);
-        let slice = self
-            .places
-            .giver(rows, "Slice")
-            .and_then(|(at, slice)| Some((at, slice, self.third(slice, 1)?)));
-        let Some((at, slice, third)) = slice else { return Some(Heads::Rows(rows)) };
-        self.inner.push(at);
-        Some(Heads::Third(&slice.input[0], third))
+        Some(Heads::Rows(self.unscaled(&reshape.input[0])))
     }
 
     /// Which third of an axis is sliced.
@@ -190,24 +253,76 @@ impl<'g> Path<'_, 'g> {
         (axes? == axis as i64).then_some(third as usize)
     }
 
-    /// Returns the rows, the number of heads and the path of all nodes from them, if queries, keys
-    /// and values are thirds of the same rows.
-    fn side_by_side(
+    /// Returns the queries, keys and values, the number of heads and the path of all nodes from them,
+    /// if they are rows of the same sentences, or thirds of the same rows.
+    fn among_rows(
         &self,
         queries: &Heads<'g>,
         keys: &'g String,
         values: &'g String,
-    ) -> Option<(&'g String, i64, Self)> {
+    ) -> Option<([&'g String; 3], i64, Self)> {
         let mut path = self.clone();
         let heads = self.places.shape(keys)?[1].dim_value?;
-        let (keys, values) = (path.heads_of(keys)?, path.heads_of(values)?);
-        match [queries, &keys, &values] {
+        let keys = path.heads_of(keys)?;
+        let scale = path.scale;
+        let values = path.heads_of(values).filter(|_| path.scale == scale)?;
+        let rows = match [queries, &keys, &values] {
             [&Heads::Third(rows, 0), Heads::Third(keys, 1), Heads::Third(values, 2)]
                 if [*keys, *values] == [rows; 2] =>
             {
-                self.places.has_axes(rows, 2).then_some((rows, heads, path))
+                [rows; 3]
             }
-            _ => None,
-        }
+            [&Heads::Rows(queries), Heads::Rows(keys), Heads::Rows(values)] => {
+                [queries, keys, values]
+            }
+            _ => return None,
+        };
+        self.are_equally_many(rows).then_some((rows, heads, path))
     }
+
+    /// Whether these are rows in two axes, and equally many.
+    fn are_equally_many(&self, rows: [&String; 3]) -> bool {
+        let [one, others @ ..] = rows.map(|rows| match self.places.shape(rows)? {
+            [n, _] => Some(n),
+            _ => None,
+        });
+        one.is_some() && others == [one; 2]
+    }
+
+    /// Attention to keys and values that are those of a past and of the rows of the queries.
+    fn grown(&self, queries: &Heads<'g>, keys: &str, values: &str) -> Option<Grown<'_, 'g>> {
+        let mut path = self.clone();
+        let (key_at, past_keys, keys) = path.appended(keys)?;
+        let (value_at, past_values, values) = path.appended(values)?;
+        let &Heads::Rows(queries) = queries else { return None };
+        let news = [queries, keys, values];
+        self.are_equally_many(news).then_some(Grown {
+            news,
+            pasts: [past_keys, past_values],
+            nodes: [key_at, value_at],
+            path,
+        })
+    }
+
+    /// An input of the graph to which heads are appended, and their rows.
+    fn appended(&mut self, tensor: &str) -> Option<(usize, &'g String, &'g String)> {
+        let (at, concat) = self.places.giver(tensor, "Concat")?;
+        let [past, heads] = concat.input.as_slice() else { return None };
+        let is_input = self.places.graph.input.iter().any(|input| input.name == *past);
+        let is_appended =
+            attribute(concat, "axis").is_some_and(|axis| axis.i == Some(self.axes.places()));
+        let scale = self.scale;
+        let Heads::Rows(rows) = self.heads_of(heads)? else { return None };
+        let is_only_read_here = self.places.readers(tensor).len() == 1;
+        (is_input && is_appended && is_only_read_here && self.scale == scale)
+            .then_some((at, past, rows))
+    }
+}
+
+/// New rows, the past, the nodes that append them, and the path of all nodes before.
+struct Grown<'p, 'g> {
+    news: [&'g String; 3],
+    pasts: [&'g String; 2],
+    nodes: [usize; 2],
+    path: Path<'p, 'g>,
 }

@@ -50,12 +50,13 @@ pub(super) fn of_operations(places: &Places<'_>, index: usize) -> Option<Found> 
     let scaled = path.before(&product.input[0], "Mul")?;
     let query = path.by_head(&scaled.input[0])?;
     let turned =
-        path.before(&product.input[1], "Transpose").filter(|node| permutes(node, [0, 1, 3, 2]))?;
+        path.before(&product.input[1], "Transpose").filter(|node| permutes(node, &[0, 1, 3, 2]))?;
     let keys = path.cache(&turned.input[0], beams)?;
     let weighted = path.after(&softmax.output[0], "MatMul")?;
     let values = path.cache(&weighted.input[1], beams)?;
-    let merged =
-        path.after(&weighted.output[0], "Transpose").filter(|node| permutes(node, [0, 2, 1, 3]))?;
+    let merged = path
+        .after(&weighted.output[0], "Transpose")
+        .filter(|node| permutes(node, &[0, 2, 1, 3]))?;
     let (at, rows) = places.only_reader(&merged.output[0], "Reshape")?;
 
     let inputs = [query, keys.new, values.new, keys.old, values.old, beams]
@@ -122,7 +123,7 @@ impl<'g> Path<'_, 'g> {
     /// The tensor that was split into heads.
     fn by_head(&mut self, tensor: &'g str) -> Option<&'g str> {
         let turned =
-            self.before(tensor, "Transpose").filter(|node| permutes(node, [0, 2, 1, 3]))?;
+            self.before(tensor, "Transpose").filter(|node| permutes(node, &[0, 2, 1, 3]))?;
         let (mut reshapes, rows) = self.unshaped(&turned.input[0]);
         self.inner.append(&mut reshapes);
         Some(rows)

@@ -1,6 +1,6 @@
 //! Reads the operations of programs from nodes.
 
-use super::{BETWEEN, CACHED, DOMAIN, GATE, MEMORY, ROTATION, SELF, attribute};
+use super::{BETWEEN, CACHED, DOMAIN, GATE, GROWN, MEMORY, ROTATION, SELF, attribute};
 use crate::program::{
     Among, Counted, MaskOf, Operation, Places, PositionsFrom, PositionsOf, Scores, Size, TableOf,
 };
@@ -78,12 +78,27 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
         }
         (DOMAIN, SELF) => {
             let heads = usize::try_from(integer("heads")?).ok().filter(|&heads| heads > 0)?;
-            let (rows, among) = match inputs.as_slice() {
-                [rows, mask] => (rows, Among::Masked(mask_of(places, mask))),
-                [rows, "", sizes] => (rows, Among::All(places.sizes(sizes)?.get(1)?.clone())),
+            let &[query, key, value, ref among @ ..] = inputs.as_slice() else { return None };
+            let among = match among {
+                [mask] => Among::Masked(mask_of(places, mask)),
+                ["", sizes] => Among::All(places.sizes(sizes)?.get(1)?.clone()),
                 _ => return None,
             };
+            let rows = [query, key, value];
             Operation::SelfAttention { rows, among, heads, scale: float("scale")?, out }
+        }
+        (DOMAIN, GROWN) => {
+            let outputs: Vec<&str> = node.output.iter().map(String::as_str).collect();
+            let &[query, key, value, keys, values, ref mask @ ..] = inputs.as_slice() else {
+                return None;
+            };
+            Operation::Grown {
+                news: [query, key, value],
+                pasts: [keys, values],
+                mask: mask.first().map(|mask| mask_of(places, mask)),
+                scale: float("scale")?,
+                outputs: outputs.try_into().ok()?,
+            }
         }
         ("", "Gemm") => {
             let [x, weight, bias @ ..] = inputs.as_slice() else { return None };
@@ -155,10 +170,13 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
                 outputs,
             })?
         }
-        ("", "Mul" | "Gather" | "Cast") => {
-            let (ids, tokens, factor) = tokens(places, out)?;
-            Operation::Embedding { ids, tokens, factor, positions: None, out }
-        }
+        ("", "Mul" | "Gather" | "Cast") => match integer_product(places, node) {
+            Some(product) => product,
+            None => {
+                let (ids, tokens, factor) = tokens(places, out)?;
+                Operation::Embedding { ids, tokens, factor, positions: None, out }
+            }
+        },
         ("", "Add") => {
             let &[one, other] = inputs.as_slice() else { return None };
             let (ids, tokens, factor) = tokens(places, one)?;
@@ -172,6 +190,28 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
         }
         _ => return None,
     })
+}
+
+/// The product of rows and weights in 8 bits by standard operators, times the step sizes of columns
+/// and of rows, of which the node is the last.
+fn integer_product<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<Operation<'g>> {
+    let [scaled, step] = node.input.as_slice() else { return None };
+    let (_, scaling) = places.giver(scaled, "Mul")?;
+    let [counts, scale] = scaling.input.as_slice() else { return None };
+    let (_, product) =
+        places.giver(&cast(places, counts, DataType::Float)?.input[0], "MatMulInteger")?;
+    let [x, weight, zero] = product.input.as_slice() else { return None };
+    let constant = |name: &str, kind: DataType, axes: usize| {
+        places
+            .constant(name)
+            .filter(|constant| constant.data_type == kind as i32 && constant.dims.len() == axes)
+    };
+    let weight = constant(weight, DataType::Int8, 2)
+        .filter(|_| multiplies_integers() && places.bytes(zero) == Some(&[128]))?;
+    let scale = constant(scale, DataType::Float, 1)
+        .filter(|scale| scale.dims.as_slice() == &weight.dims[1..])?;
+    let (step, out) = (places.number(step)?, node.output.first()?);
+    Some(Operation::IntegerProduct { x, weight, step, scale, end: None, out })
 }
 
 /// The conversion that computes a tensor, if it is to this type.

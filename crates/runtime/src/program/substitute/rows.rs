@@ -2,7 +2,7 @@
 
 use super::{BETWEEN, Found, GATE, attribute, float, integer, own};
 use crate::program::{Places, other};
-use cognate_export::proto::NodeProto;
+use cognate_export::proto::{DataType, NodeProto};
 use cognate_kernels::Activation;
 use std::f32::consts::{FRAC_2_PI, SQRT_2};
 
@@ -10,6 +10,9 @@ use std::f32::consts::{FRAC_2_PI, SQRT_2};
 /// bias, plus a residual, normalised, activated, and quantised to 8 bits; all are optional.
 pub(super) fn between_products(places: &Places<'_>, index: usize) -> Option<Found> {
     let first = places.graph.node[index].output.first()?;
+    if !places.has_elements(first, DataType::Float) {
+        return None;
+    }
     // A single column is not an activation: the positions of an image's patches, for example.
     let is_in_two_axes = match places.shape(first)? {
         [_, width] if width.dim_value.is_some_and(|width| width > 1) => true,
@@ -27,6 +30,8 @@ pub(super) fn between_products(places: &Places<'_>, index: usize) -> Option<Foun
             1,
             |factor| matches!(shape(factor), Some([_, width]) if width.dim_value == Some(1)),
         );
+        let factor = without_minimum(places, &chain.inputs[1]).to_owned();
+        chain.inputs[1] = factor;
         chain.combined("Add", 2, |bias| {
             places.constant(bias).is_some_and(|constant| constant.dims.len() == 1)
         });
@@ -268,6 +273,16 @@ impl<'g> Chain<'_, 'g> {
     }
 }
 
+/// The largest magnitudes of rows that a minimum keeps above zero: a row of zeros is rounded to the
+/// same bytes for any divisor, and its products are zero for any factor.
+fn without_minimum<'t>(places: &Places<'t>, magnitudes: &'t str) -> &'t str {
+    const TINY: f32 = 1e-20;
+    let max = places.giver(magnitudes, "Max").filter(|(_, max)| {
+        max.input.get(1).and_then(|least| places.number(least)).is_some_and(|least| least < TINY)
+    });
+    max.map_or(magnitudes, |(_, max)| &max.input[0])
+}
+
 /// The operations that quantise rows to 8 bits.
 struct Rounded<'g> {
     bytes: &'g String,
@@ -288,11 +303,9 @@ fn rounded<'g>(places: &Places<'g>, x: &str) -> Option<Rounded<'g>> {
     let keeps = attribute(largest, "keepdims").is_some_and(|keeps| keeps.i == Some(1));
     let (quantize, bytes) = places.only_reader(&unit.output[0], "QuantizeLinear")?;
     let [_, step, zero] = bytes.input.as_slice() else { return None };
-    // A row of zeros is rounded to the same bytes for any divisor.
-    let divisor =
-        places.giver(&unit.input[1], "Max").map_or(&unit.input[1], |(_, max)| &max.input[0]);
+    let divisor = without_minimum(places, &unit.input[1]);
     let is_ours = places.number(step) == Some(1.0 / 127.0) && places.bytes(zero) == Some(&[128]);
-    if !is_last_axis || !keeps || !is_ours || unit.input[0] != x || *divisor != largest.output[0] {
+    if !is_last_axis || !keeps || !is_ours || unit.input[0] != x || divisor != largest.output[0] {
         return None;
     }
     Some(Rounded {

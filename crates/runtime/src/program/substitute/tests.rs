@@ -1,6 +1,7 @@
 //! Graphs of exports with and without programs.
 
 use super::*;
+use crate::in_memory::SHARED_CACHE;
 use crate::{BEST, Options, Ort, Runtime, SHORTLIST, Session, Source, Value, Values};
 use cognate_export::{Existing, Export, Metadata, Target, read_model, write_folder};
 use cognate_graph::{Program, Steps, f16};
@@ -38,9 +39,17 @@ fn exported(model: &Model, stored: Stored) -> TempDir {
 }
 
 fn exported_with(model: &Model, stored: Stored, attentions: Attentions) -> TempDir {
-    let layout = Layout::SharedCache;
+    exported_as(Layout::SharedCache, model, stored, attentions)
+}
+
+/// In any layout, for the engines that it is for.
+fn exported_as(layout: Layout, model: &Model, stored: Stored, attentions: Attentions) -> TempDir {
     let graphs = model.programs(layout, attentions).unwrap();
-    let mut programs: Vec<Program> = graphs.iter().map(|program| fuse(program).unwrap()).collect();
+    let is_fused = layout == Layout::SharedCache || stored == Integers;
+    let mut programs: Vec<Program> = graphs.to_vec();
+    if is_fused {
+        programs = graphs.iter().map(|program| fuse(program).unwrap()).collect();
+    }
     if stored == Bf16 {
         programs = programs.iter().map(|program| in_bfloat16(program).unwrap()).collect();
     }
@@ -52,15 +61,23 @@ fn exported_with(model: &Model, stored: Stored, attentions: Attentions) -> TempD
         programs = quantize::quantize(&programs.iter().collect::<Vec<_>>(), options).unwrap();
     }
     let folder = tempfile::tempdir().unwrap();
-    let metadata = Metadata {
-        properties: [(SHARED_CACHE[0].into(), SHARED_CACHE[1].into())].into(),
-        ..Metadata::default()
+    let (target, properties) = match layout {
+        Layout::SharedCache => {
+            (Target::Ort, [(SHARED_CACHE[0].into(), SHARED_CACHE[1].into())].into())
+        }
+        _ => (Target::Portable, BTreeMap::new()),
     };
-    let files: Vec<_> = layout.files_of(model.config().parts).into_iter().zip(&programs).collect();
-    let export =
-        Export { target: Target::Ort, ..Export::new(&files, "weights.onnx_data", &metadata) };
+    let metadata = Metadata { properties, ..Metadata::default() };
+    let files: Vec<_> = files(layout, model).into_iter().zip(&programs).collect();
+    let export = Export { target, ..Export::new(&files, "weights.onnx_data", &metadata) };
     write_folder(folder.path(), &export, &[], Existing::Replace).unwrap();
     folder
+}
+
+/// The names of the graphs, all in one folder.
+fn files(layout: Layout, model: &Model) -> Vec<&'static str> {
+    let files = layout.files_of(model.config().parts);
+    files.into_iter().map(|file| file.rsplit('/').next().unwrap()).collect()
 }
 
 /// The golden models whose attention supports shared caches.
@@ -71,10 +88,10 @@ fn models() -> Vec<String> {
     golden_models().into_iter().filter(has_form).collect()
 }
 
-/// The operators of encoder and decoder, after `substitute`.
-fn operators(model: &Model, stored: Stored) -> [Vec<String>; 2] {
-    let folder = exported(model, stored);
-    let operators = Layout::SharedCache.files().iter().map(|file| {
+/// The operators of encoder and decoder, with those that replace subgraphs.
+fn operators(layout: Layout, model: &Model, stored: Stored) -> [Vec<String>; 2] {
+    let folder = exported_as(layout, model, stored, Attentions::Omit);
+    let operators = files(layout, model).into_iter().map(|file| {
         let mut graph = read_model(&folder.path().join(file)).unwrap().graph.unwrap();
         assert!(with_own(&mut graph) > 0, "places for our operators");
         graph.node.into_iter().map(|node| node.op_type).collect()
@@ -88,7 +105,7 @@ fn operators(model: &Model, stored: Stored) -> [Vec<String>; 2] {
 fn all_attention_is_found_in_every_family() {
     for name in models().iter().map(String::as_str).chain(SPEECH_MODELS) {
         let model = Model::open(&golden(name)).unwrap();
-        let [encoder, decoder] = operators(&model, Floats);
+        let [encoder, decoder] = operators(Layout::SharedCache, &model, Floats);
         let count = |operators: &[String], wanted: &str| {
             operators.iter().filter(|operator| *operator == wanted).count()
         };
@@ -106,6 +123,44 @@ fn all_attention_is_found_in_every_family() {
             "{name}: {decoder:?}"
         );
         assert_eq!([count(&encoder, "Softmax"), count(&decoder, "Softmax")], [0; 2], "{name}");
+    }
+}
+
+/// The same in files for any engine, of which no product is left to the engine.
+#[test]
+fn all_attention_is_found_in_files_for_any_engine() {
+    // A single head is not split from its rows; queries share heads of keys, or are rotated.
+    let is_other = |name: &&str| name.contains("t5-long") || name.contains("t5gemma");
+    let models = models();
+    for name in
+        models.iter().map(String::as_str).chain(SPEECH_MODELS).filter(|name| !is_other(name))
+    {
+        let model = Model::open(&golden(name)).unwrap();
+        let (n_encoder, n_decoder) =
+            (model.config().encoder.n_layers, model.config().decoder.n_layers);
+        for layout in Layout::PORTABLE {
+            let [encoder, decoder] = operators(layout, &model, Floats);
+            let count = |operators: &[String], wanted: &str| {
+                operators.iter().filter(|operator| *operator == wanted).count()
+            };
+            assert_eq!(count(&encoder, "SelfAttention"), n_encoder, "{name} {layout}: {encoder:?}");
+            assert_eq!(
+                [count(&decoder, "GrownAttention"), count(&decoder, "MemoryAttention")],
+                [n_decoder; 2],
+                "{name} {layout}: {decoder:?}"
+            );
+            let folder = exported_as(layout, &model, Floats, Attentions::Omit);
+            for file in files(layout, &model) {
+                let read = read_model(&folder.path().join(file)).unwrap();
+                let own = substitute(read, folder.path(), 1, false)
+                    .unwrap_or_else(|| panic!("{name} {layout}: {file} has no programs"));
+                let nodes = own.model.graph.unwrap().node;
+                let left = nodes
+                    .iter()
+                    .filter(|node| ["Gemm", "MatMul", "Softmax"].contains(&node.op_type.as_str()));
+                assert_eq!(left.count(), 0, "{name} {layout}: {file}: {nodes:?}");
+            }
+        }
     }
 }
 
@@ -613,7 +668,8 @@ fn the_best_tokens_come_with_the_softmax_of_all() {
 #[test]
 fn rows_are_rounded_in_one_pass_in_every_family() {
     for name in models().iter().map(String::as_str).chain(SPEECH_MODELS) {
-        let [encoder, decoder] = operators(&Model::open(&golden(name)).unwrap(), Integers);
+        let [encoder, decoder] =
+            operators(Layout::SharedCache, &Model::open(&golden(name)).unwrap(), Integers);
         let left = |operators: &[String]| {
             operators
                 .iter()

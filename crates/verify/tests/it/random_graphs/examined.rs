@@ -532,16 +532,21 @@ fn written(
 
 fn agree(program: &Program, path: &std::path::Path, scale: f64) -> Result<Outcome, String> {
     let source = Source::Onnx(path.to_owned());
-    let load = |runtime: &dyn Runtime, source: &Source| {
-        runtime.load(source, &Options::default()).map_err(|error| error.to_string())
+    let load_with = |runtime: &dyn Runtime, source: &Source, options| {
+        runtime.load(source, &options).map_err(|error| error.to_string())
     };
+    let load =
+        |runtime: &dyn Runtime, source: &Source| load_with(runtime, source, Options::default());
     let graph = Source::Graph(program.clone());
     let mut sessions = vec![
         ("reference".to_owned(), load(&Reference::F64, &graph)),
         ("reference in f32".to_owned(), load(&Reference::F32, &graph)),
     ];
     for engine in available(Device::Cpu).unwrap() {
-        sessions.push((engine.name().into(), load(&*engine, &source)));
+        for plain in [false, true] {
+            let options = Options { plain, ..Options::default() };
+            sessions.push((engine.name().into(), load_with(&*engine, &source, options)));
+        }
     }
     let mut tract_refuses = false;
     for [batch, src] in SIZES {

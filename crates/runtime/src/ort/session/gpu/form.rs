@@ -4,7 +4,7 @@
 mod normalise;
 mod source;
 
-use crate::in_memory::SHARED_CACHE;
+use crate::in_memory::has_shared_caches;
 use crate::program::{LOGITS, LOGITS_SCALE, Places, integer, prune};
 use cognate_export::proto::{
     AttributeProto, DataType, DimensionProto, GraphProto, ModelProto, NodeProto, TensorShapeProto,
@@ -43,8 +43,7 @@ pub(in crate::ort::session) struct Form {
 /// The form of a graph with attention to shared caches; `None` for other graphs. The error is what
 /// the GPU does not support.
 pub(in crate::ort::session) fn of(mut model: ModelProto) -> Result<Option<Form>, String> {
-    let is_shared =
-        model.metadata_props.iter().any(|entry| [&entry.key, &entry.value] == SHARED_CACHE);
+    let is_shared = has_shared_caches(&model);
     let Some(graph) = model.graph.as_mut().filter(|_| is_shared) else { return Ok(None) };
     let mut keys = BTreeSet::new();
     for node in graph.node.iter().filter(|node| attends(node)) {

@@ -1,6 +1,7 @@
 //! The form for a GPU, on the CPU, which has the same operators except packed rows.
 
 use super::*;
+use crate::in_memory::SHARED_CACHE;
 use crate::{Options, Ort, Runtime, Source, Value, Values};
 use cognate_export::{Existing, Export, Metadata, Target, read_model, write_folder};
 use cognate_model::{Attentions, Layout, Model};

@@ -2,7 +2,7 @@
 //!
 //! It uses no crate of the workspace and runs `cognate` as a program, so it builds in seconds and
 //! tests what users run. Other programs of the automation use its modules `workspace`, `table`,
-//! `memory`, `python` and `onnxruntime`.
+//! `memory`, `python`, `wheel` and `onnxruntime`.
 
 // These commands print tables and paths.
 #![allow(missing_docs, clippy::print_stdout)]

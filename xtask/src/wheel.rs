@@ -11,9 +11,11 @@ use anyhow::{Context, Result, ensure};
 use crate::python::{self, Python};
 use crate::workspace::{Workspace, call, capture};
 
+/// Builds wheels.
+pub const MATURIN: &str = "maturin==1.16.0";
 /// maturin, what the tests import, and clients of the server.
 const REQUIREMENTS: &[&str] = &[
-    "maturin==1.16.0",
+    MATURIN,
     "pytest==9.2.0",
     "numpy",
     "pandas",
@@ -36,8 +38,26 @@ pub fn check(workspace: &Workspace) -> Result<Option<String>> {
         return Ok(Some(error.to_string()));
     }
     let program = python::environment(&workspace.target("python-wheel"), REQUIREMENTS)?;
+    install(workspace, &program)?;
+    let command = workspace.build_served()?;
+    let mut tests = Command::new(&program);
+    tests.current_dir(workspace.root()).args([
+        "-m",
+        "pytest",
+        "-q",
+        "-rs",
+        "-p",
+        "no:cacheprovider",
+        "crates/python/tests",
+    ]);
+    call(tests.env("COGNATE_COMMAND", command))?;
+    Ok(None)
+}
+
+/// Builds the wheel with the maturin of an environment, and installs it there.
+pub fn install(workspace: &Workspace, program: &Path) -> Result<()> {
     let packages = capture(
-        Command::new(&program)
+        Command::new(program)
             .args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]),
     )?;
     let packages = Path::new(packages.trim());
@@ -53,27 +73,13 @@ pub fn check(workspace: &Workspace) -> Result<Option<String>> {
         "crates/python/Cargo.toml",
         "--interpreter",
     ]);
-    call(maturin.arg(&program).arg("--out").arg(&wheels))?;
-    let wheel = the_wheel(&wheels)?;
+    call(maturin.arg(program).arg("--out").arg(&wheels))?;
     call(
         Python::find()?
             .pip(["install", "--quiet", "--no-deps", "--upgrade", "--target"])
             .arg(packages)
-            .arg(&wheel),
-    )?;
-    let command = workspace.build_served()?;
-    let mut tests = Command::new(&program);
-    tests.current_dir(workspace.root()).args([
-        "-m",
-        "pytest",
-        "-q",
-        "-rs",
-        "-p",
-        "no:cacheprovider",
-        "crates/python/tests",
-    ]);
-    call(tests.env("COGNATE_COMMAND", command))?;
-    Ok(None)
+            .arg(the_wheel(&wheels)?),
+    )
 }
 
 /// The only wheel in a folder; it must be small enough.

@@ -23,6 +23,7 @@ pub mod statistics;
 pub mod text;
 pub mod train;
 pub mod transcribe;
+pub mod wheel;
 
 use std::process::ExitCode;
 
@@ -41,6 +42,7 @@ enum Bench {
     Text(text::Options),
     Transcribe(transcribe::Options),
     Serve(serve::Options),
+    Wheel(wheel::Options),
     CopyTask(copy_task::Options),
     #[command(subcommand, hide = true)]
     Measure(measure::Measure),
@@ -66,6 +68,7 @@ fn run(bench: &Bench) -> Result<()> {
         Bench::Text(options) => text::run(&Workspace::find()?, options),
         Bench::Transcribe(options) => transcribe::run(&Workspace::find()?, options),
         Bench::Serve(options) => serve::run(&Workspace::find()?, options),
+        Bench::Wheel(options) => wheel::run(&Workspace::find()?, options),
         Bench::CopyTask(options) => copy_task::run(&Workspace::find()?, options),
         Bench::Measure(measure) => measure::run(measure),
     }

@@ -29,7 +29,7 @@ struct Request {
 }
 
 /// The cost of a request.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Answer {
     /// Wall seconds of each line.
     pub seconds: Vec<f64>,

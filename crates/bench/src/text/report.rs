@@ -65,9 +65,7 @@ impl Cell {
     }
 
     fn equal(&self) -> String {
-        let [theirs, ours] = [Way::CTranslate2, Way::Cognate].map(|way| &self.texts[&way]);
-        let equal = theirs.iter().zip(ours).filter(|(theirs, ours)| theirs == ours).count();
-        format!("{equal} of {}", ours.len())
+        equal(&self.texts[&Way::CTranslate2], &self.texts[&Way::Cognate])
     }
 
     /// Number of words and punctuation marks of Cognate's translations.
@@ -80,6 +78,12 @@ impl Cell {
         sorted.sort_by(f64::total_cmp);
         sorted[((sorted.len() - 1) as f64 * share).round() as usize] * 1e3
     }
+}
+
+/// `18 of 20` texts of both programs are equal.
+pub fn equal(theirs: &[String], ours: &[String]) -> String {
+    let equal = theirs.iter().zip(ours).filter(|(theirs, ours)| theirs == ours).count();
+    format!("{equal} of {}", ours.len())
 }
 
 /// Number of words and punctuation marks, separated by spaces.

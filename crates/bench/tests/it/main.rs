@@ -26,6 +26,7 @@ mod statistics;
 mod text;
 mod train_report;
 mod transcribe;
+mod wheel;
 
 use cognate::Export;
 use cognate_runtime::{Device, Engine};

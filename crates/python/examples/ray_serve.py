@@ -3,6 +3,7 @@
     curl -d '{"text": "A man is riding a bicycle."}' localhost:8000/
 """
 
+import asyncio
 import os
 
 from ray import serve
@@ -19,7 +20,8 @@ class Translation:
     # Requests that wait share a batch.
     @serve.batch(max_batch_size=32, batch_wait_timeout_s=0.005)
     async def translate(self, texts: list[str]) -> list[str]:
-        return self.translator.translate(texts)
+        # On a thread, so that the replica accepts requests meanwhile.
+        return await asyncio.to_thread(self.translator.translate, texts)
 
     async def __call__(self, request: Request) -> dict[str, str]:
         body = await request.json()

@@ -89,6 +89,7 @@ class TranslatorOptions(Loading, Decoding, total=False):
 class Hypothesis:
     """A translation."""
 
+    def __new__(cls, text: str, tokens: list[int], complete: bool, score: float, alignment: list[int]) -> Hypothesis: ...
     @property
     def text(self) -> str: ...
     @property

@@ -93,7 +93,21 @@ impl Classifier {
     /// If the model reads images, a text has a token that the model does not know, or the engine
     /// fails.
     pub fn classify(&self, texts: &[impl AsRef<str>]) -> Result<Vec<Vec<Class>>> {
-        self.model.run(texts, BatchLimit::tokens(BATCH_TOKENS), |outputs, _| self.classes(outputs))
+        self.classify_while(texts, || true)
+    }
+
+    /// As [`Classifier::classify`]; ends after a batch when `is_wanted` returns false.
+    ///
+    /// # Errors
+    /// As [`Classifier::classify`], or with [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    pub fn classify_while(
+        &self,
+        texts: &[impl AsRef<str>],
+        is_wanted: impl Fn() -> bool + Sync,
+    ) -> Result<Vec<Vec<Class>>> {
+        self.model.run(texts, BatchLimit::tokens(BATCH_TOKENS), is_wanted, |outputs, _| {
+            self.classes(outputs)
+        })
     }
 
     /// All classes for each PNG or JPEG file, the likeliest first.

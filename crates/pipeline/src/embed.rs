@@ -110,6 +110,18 @@ impl Embedder {
         self.embed_in(texts, BATCH_TOKENS)
     }
 
+    /// As [`Embedder::embed`]; ends after a batch when `is_wanted` returns false.
+    ///
+    /// # Errors
+    /// As [`Embedder::embed`], or with [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    pub fn embed_while(
+        &self,
+        texts: &[impl AsRef<str>],
+        is_wanted: impl Fn() -> bool + Sync,
+    ) -> Result<Vec<Vec<f32>>> {
+        self.run(texts, BATCH_TOKENS, is_wanted)
+    }
+
     /// As [`Embedder::embed`], with as many texts together as fill `batch_tokens`, padding included.
     ///
     /// # Errors
@@ -119,7 +131,16 @@ impl Embedder {
         texts: &[impl AsRef<str>],
         batch_tokens: usize,
     ) -> Result<Vec<Vec<f32>>> {
-        self.model.run(texts, BatchLimit::tokens(batch_tokens), |outputs, mask| {
+        self.run(texts, batch_tokens, || true)
+    }
+
+    fn run(
+        &self,
+        texts: &[impl AsRef<str>],
+        batch_tokens: usize,
+        is_wanted: impl Fn() -> bool + Sync,
+    ) -> Result<Vec<Vec<f32>>> {
+        self.model.run(texts, BatchLimit::tokens(batch_tokens), is_wanted, |outputs, mask| {
             let pooled = self.pool(outputs, mask)?;
             Ok(pooled.outer_iter().map(|vector| self.finish(vector)).collect())
         })

@@ -151,20 +151,28 @@ impl LoadedEncoder {
     /// `i64 [batch, src]`: a result for each text.
     ///
     /// # Errors
-    /// If a text has no tokens or one that the model does not know, or the engine fails.
+    /// If a text has no tokens or one that the model does not know, the engine fails, or
+    /// `is_wanted`, which is called before each text and each batch, returns false.
     pub(crate) fn run<T: Send>(
         &self,
         texts: &[impl AsRef<str>],
         limit: BatchLimit,
+        is_wanted: impl Fn() -> bool + Sync,
         read: impl Fn(&Values, &Array2<i64>) -> Result<Vec<T>> + Sync,
     ) -> Result<Vec<T>> {
         let tokens = |(text, number): (&_, usize)| {
+            if !is_wanted() {
+                return Err(Cause::Cancelled.into());
+            }
             self.tokens(AsRef::as_ref(text))
                 .map_err(|error| error.at(format_args!("text {number}")))
         };
         let texts = texts.iter().zip(1..).map(tokens).collect::<Result<Vec<_>>>()?;
         let lengths: Vec<_> = texts.iter().map(Vec::len).collect();
         let work = |session: &mut Box<dyn Session>, chosen: &[usize]| {
+            if !is_wanted() {
+                return Err(Cause::Cancelled.into());
+            }
             let (inputs, mask) = self
                 .inputs(&chosen.iter().map(|&index| texts[index].as_slice()).collect::<Vec<_>>());
             read(&session.run(&inputs)?, &mask)
@@ -215,11 +223,16 @@ impl LoadedEncoder {
     /// If a text has a token that the model does not know, or the engine fails.
     pub fn vectors(&self, texts: &[impl AsRef<str>]) -> Result<Vec<Vec<f32>>> {
         let name = self.outputs.first().map_or("", String::as_str);
-        self.run(texts, BatchLimit::tokens(BATCH_TOKENS), |outputs, mask| {
-            let single =
-                |row: ArrayView1<'_, f64>| row.iter().map(|number| *number as f32).collect();
-            Ok(self.mean(outputs, name, mask)?.outer_iter().map(single).collect())
-        })
+        self.run(
+            texts,
+            BatchLimit::tokens(BATCH_TOKENS),
+            || true,
+            |outputs, mask| {
+                let single =
+                    |row: ArrayView1<'_, f64>| row.iter().map(|number| *number as f32).collect();
+                Ok(self.mean(outputs, name, mask)?.outer_iter().map(single).collect())
+            },
+        )
     }
 
     /// The mean of an output over the tokens that `mask` shows, `[batch, width]`; of one without an

@@ -10,9 +10,6 @@ use pyo3::types::{PyByteArray, PyDict, PyTuple};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-/// Texts between two looks for signals.
-const CHUNK: usize = 1024;
-
 /// A model that turns texts into vectors.
 #[pyclass(module = "cognate", frozen, subclass)]
 pub(crate) struct Embedder {
@@ -65,7 +62,8 @@ impl Embedder {
     /// A NumPy array of float32, `[texts, width]`; `[width]` for one string.
     fn embed<'py>(&self, texts: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = texts.py();
-        let (vectors, container) = run(&self.made, texts, |chunk| self.inner.embed(chunk))?;
+        let (vectors, container) =
+            run(&self.made, texts, |texts, is_wanted| self.inner.embed_while(texts, is_wanted))?;
         let n_texts = vectors.len();
         let bytes: Vec<u8> = vectors.into_iter().flatten().flat_map(f32::to_le_bytes).collect();
         let flat = py
@@ -116,7 +114,8 @@ impl Classifier {
     /// All classes of each text with their scores, the likeliest first.
     fn classify<'py>(&self, texts: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = texts.py();
-        let (found, container) = run(&self.made, texts, |chunk| self.inner.classify(chunk))?;
+        let (found, container) =
+            run(&self.made, texts, |texts, is_wanted| self.inner.classify_while(texts, is_wanted))?;
         let classes = |classes: Vec<cognate::Class>| {
             classes
                 .into_iter()
@@ -138,18 +137,16 @@ impl Classifier {
     }
 }
 
-/// A result for each text; Ctrl-C ends it after a chunk.
+/// A result for each text; Ctrl-C ends it after a batch.
 fn run<'py, T: Send>(
     made: &Made,
     texts: &Bound<'py, PyAny>,
-    work: impl Fn(&[String]) -> cognate::Result<Vec<T>> + Send,
+    work: impl FnOnce(&[String], &(dyn Fn() -> bool + Sync)) -> cognate::Result<Vec<T>> + Send,
 ) -> PyResult<(Vec<T>, Container<'py>)> {
     made.check_process()?;
     let (texts_of, container) = texts::read(texts)?;
     let found = interruptible(texts.py(), |is_wanted| {
-        let chunks = texts_of.chunks(CHUNK).take_while(|_| is_wanted.load(Ordering::Relaxed));
-        let found = chunks.map(work).collect::<cognate::Result<Vec<_>>>();
-        found.map(|found| found.into_iter().flatten().collect())
+        work(&texts_of, &|| is_wanted.load(Ordering::Relaxed))
     })?;
     Ok((found.map_err(raised)?, container))
 }

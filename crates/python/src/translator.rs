@@ -33,6 +33,22 @@ pub(crate) struct Hypothesis {
 
 #[pymethods]
 impl Hypothesis {
+    #[new]
+    fn new(
+        text: String,
+        tokens: Vec<i64>,
+        complete: bool,
+        score: f32,
+        alignment: Vec<usize>,
+    ) -> Self {
+        Self { text, tokens, complete, score, alignment }
+    }
+
+    /// The arguments of `__new__`, for pickle.
+    fn __getnewargs__(&self) -> (&str, Vec<i64>, bool, f32, Vec<usize>) {
+        (&self.text, self.tokens.clone(), self.complete, self.score, self.alignment.clone())
+    }
+
     fn __repr__(&self) -> String {
         format!(
             "Hypothesis(text={:?}, score={}, complete={})",

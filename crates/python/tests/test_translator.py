@@ -104,6 +104,13 @@ def test_pickles_load_the_model_by_its_path(translator, model, tmp_path, monkeyp
     assert again.translate("Two dogs.") == translator.translate("Two dogs.", num_beams=2)
 
 
+def test_hypotheses_are_pickled(translator):
+    [best] = translator.hypotheses("Two dogs.", num_beams=2)
+    again = pickle.loads(pickle.dumps(best))
+    for name in ["text", "tokens", "complete", "score", "alignment"]:
+        assert getattr(again, name) == getattr(best, name), name
+
+
 def _translate(arguments):
     translator, text = arguments
     try:
@@ -189,27 +196,41 @@ def test_onnxruntime_is_found_in_its_package(model, tmp_path):
     assert engine("sys.modules['onnxruntime'] = None").startswith("tract ")
 
 
+# Models, and work that takes much longer than the time until the signal.
+ENDLESS = {
+    "translate": (
+        "cognate.Translator(sys.argv[1], workers=1)",
+        "model.translate(['A man is riding a bicycle along a street in the city.'] * 200000, num_beams=4)",
+    ),
+    "stream": ("cognate.Translator(sys.argv[1], workers=1)", "[list(model.stream('A man is riding a bicycle.')) for _ in range(10**6)]"),
+    "embed": ("cognate.Embedder(sys.argv[1], workers=1)", "model.embed(['A man is riding a bicycle along a street.'] * 500000)"),
+    "transcribe": ("cognate.Transcriber(sys.argv[2], workers=1)", "model.transcribe(numpy.random.default_rng(1).normal(0, 0.1, 16000 * 600))"),
+}
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="no os.kill with SIGINT")
-def test_ctrl_c_ends_a_translation_within_a_step(model):
+@pytest.mark.parametrize("work", ENDLESS)
+def test_ctrl_c_ends_work_within_a_step(work, model, speech_model):
+    load, call = ENDLESS[work]
     program = textwrap.dedent(
-        """
-        import sys, threading, time, os, signal, cognate
+        f"""
+        import sys, threading, time, os, signal, numpy, cognate
         # A background job ignores it otherwise.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        translator = cognate.Translator(sys.argv[1], workers=1)
-        texts = ["A man is riding a bicycle along a street in the city."] * 200000
+        model = {load}
         def interrupt():
             time.sleep(4)
             print(time.monotonic(), flush=True)
             os.kill(os.getpid(), signal.SIGINT)
         threading.Thread(target=interrupt, daemon=True).start()
         try:
-            translator.translate(texts, num_beams=4)
+            {call}
         except KeyboardInterrupt:
             print(time.monotonic(), flush=True)
         """
     )
-    done = subprocess.run([sys.executable, "-c", program, model], capture_output=True, encoding="utf-8", timeout=120)
+    arguments = [sys.executable, "-c", program, model, speech_model]
+    done = subprocess.run(arguments, capture_output=True, encoding="utf-8", timeout=120)
     assert done.returncode == 0, done.stderr
     sent, ended = map(float, done.stdout.split())
     # A step of a batch takes a few milliseconds; the rest is for a busy machine.

@@ -1,5 +1,5 @@
-//! Texts in and out: one string, or many in a list, a NumPy array, a pandas or Polars series or an
-//! Arrow array.
+//! Texts in and out: one string, or many in a list, a NumPy array, a pandas series or an array of
+//! pyarrow. Others that can be iterated, such as a Polars series, come back as a list.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;

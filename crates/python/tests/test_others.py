@@ -1,5 +1,7 @@
 """Tokenizers, encoders, exports, verification and scores."""
 
+import ast
+import inspect
 import json
 import pickle
 
@@ -59,6 +61,7 @@ def test_embeddings_are_those_of_the_command(model, command, sentences):
     numpy.testing.assert_array_equal(found, expected.astype(numpy.float32))
     numpy.testing.assert_allclose(embedder.embed(sentences[0]), found[0], rtol=1e-4, atol=1e-6)
     assert embedder.embed([]).shape == (0, embedder.width)
+    numpy.testing.assert_array_equal(pickle.loads(pickle.dumps(embedder)).embed(sentences[:3]), embedder.embed(sentences[:3]))
     with pytest.raises(cognate.Error, match="pooling: expected mean, first or pooler, found max"):
         cognate.Embedder(model, pooling="max")
     with pytest.raises(cognate.Error, match="a model with a decoder"):
@@ -85,6 +88,42 @@ def test_scores_are_sacrebleus():
 
 
 def test_documented():
-    public = [cognate.Translator, cognate.Embedder, cognate.Classifier, cognate.Tokenizer, cognate.export, cognate.verify, cognate.evaluate]
+    classes = [cognate.Translator, cognate.Transcriber, cognate.Hypothesis, cognate.Embedder, cognate.Classifier, cognate.Tokenizer]
     methods = [cognate.Translator.translate, cognate.Translator.hypotheses, cognate.Translator.stream, cognate.Tokenizer.encode]
-    assert all(item.__doc__ for item in public + methods) and cognate.__version__
+    others = [cognate.Transcriber.transcribe, cognate.export, cognate.verify, cognate.evaluate]
+    assert all(item.__doc__ for item in classes + methods + others) and cognate.__version__
+
+
+def test_stubs_have_the_names_of_the_module():
+    stub = ast.parse((ROOT / "crates" / "python" / "cognate.pyi").read_text(encoding="utf-8"))
+    described = {item.name: item for item in stub.body if isinstance(item, (ast.ClassDef, ast.FunctionDef))}
+    # Types of keyword arguments and of results are no part of the module.
+    typed = {name for name, item in described.items() if isinstance(item, ast.ClassDef) and is_dictionary(item, described)}
+    public = {name for name in vars(cognate) if not name.startswith("_") and name != "cognate"}
+    assert described.keys() - typed == public
+    for name in public - {"Error"}:
+        if inspect.isclass(getattr(cognate, name)):
+            check_class(getattr(cognate, name), described[name])
+        else:
+            assert parameters(described[name]) == list(inspect.signature(getattr(cognate, name)).parameters), name
+
+
+def is_dictionary(item, described):
+    bases = [base.id for base in item.bases if isinstance(base, ast.Name)]
+    return any(base == "TypedDict" or base in described and is_dictionary(described[base], described) for base in bases)
+
+
+def check_class(found, described):
+    methods = {item.name: item for item in described.body if isinstance(item, ast.FunctionDef)}
+    assert {name for name in vars(found) if not name.startswith("_")} == {name for name in methods if not name.startswith("_")}
+    assert parameters(methods.get("__new__"))[1:] == list(inspect.signature(found).parameters), found
+    for name, method in methods.items():
+        # Special methods have no signatures; decorators are of properties and of overloads.
+        if not name.startswith("__") and not method.decorator_list:
+            assert parameters(method) == list(inspect.signature(getattr(found, name)).parameters), (found, name)
+
+
+def parameters(function):
+    arguments = function.args
+    named = [argument.arg for argument in arguments.posonlyargs + arguments.args]
+    return named + [argument.arg for argument in [arguments.vararg, *arguments.kwonlyargs, arguments.kwarg] if argument]

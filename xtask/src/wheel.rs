@@ -39,6 +39,7 @@ pub fn check(workspace: &Workspace) -> Result<Option<String>> {
     }
     let program = python::environment(&workspace.target("python-wheel"), REQUIREMENTS)?;
     install(workspace, &program)?;
+    translate_alone(workspace, &the_wheel(&workspace.target("wheels"))?)?;
     let command = workspace.build_served()?;
     let mut tests = Command::new(&program);
     tests.current_dir(workspace.root()).args([
@@ -80,6 +81,23 @@ pub fn install(workspace: &Workspace, program: &Path) -> Result<()> {
             .arg(packages)
             .arg(the_wheel(&wheels)?),
     )
+}
+
+/// Translates by the wheel in a new environment without any other package.
+fn translate_alone(workspace: &Workspace, wheel: &Path) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let program = python::environment(&folder.path().join("alone"), &[&wheel.to_string_lossy()])?;
+    let model = workspace.root().join("testdata/multi30k-en-de");
+    let script =
+        "import sys, cognate; print(cognate.Translator(sys.argv[1]).translate('Two dogs.'))";
+    let mut alone = Command::new(program);
+    alone.current_dir(folder.path()).env_remove("ORT_DYLIB_PATH").args(["-c", script]).arg(model);
+    let found = capture(&mut alone)?;
+    ensure!(
+        found.trim() == "Zwei Hunde.",
+        "the wheel alone: expected a translation, found {found}"
+    );
+    Ok(())
 }
 
 /// The only wheel in a folder; it must be small enough.

@@ -7,6 +7,7 @@
 mod operators;
 mod prepare;
 mod program;
+mod widen;
 
 use crate::huge_pages::{self, HugePages};
 use crate::program::Substituted;

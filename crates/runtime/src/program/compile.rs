@@ -5,7 +5,7 @@
 //! of its level and below, and nothing that depends on its own outputs.
 
 use super::attention::{CachedAttention, MaskSource, MemoryAttention, SelfAttention};
-use super::constants::Constants;
+use super::constants::{Constants, Precision};
 use super::embedding::{Embedding, Numbers, Positions, Table};
 use super::gate::Gate;
 use super::grown::GrownAttention;
@@ -19,7 +19,7 @@ use super::rows::{BetweenProducts, Largest, RowNorm};
 use super::sizes::Size;
 use super::{Buffer, Place, Program, Step, View};
 use crate::{BEST, SHORTLIST};
-use cognate_export::proto::{DataType, GraphProto, NodeProto, TensorProto};
+use cognate_export::proto::{GraphProto, NodeProto, TensorProto};
 use cognate_kernels::{Activation, IntegerWeights, Screen};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -390,9 +390,14 @@ impl<'b, 'g> Builder<'b, 'g> {
                     Some(bias) => Some(self.constant(bias).filter(|bias| bias.len() == outputs)?),
                     None => None,
                 };
-                let is_bf16 = weight.data_type == DataType::Bfloat16 as i32;
-                let source =
-                    Source { bytes: self.constants.bytes(weight)?, is_bf16, inputs, outputs, bias };
+                let precision = Precision::of(weight)?;
+                let source = Source {
+                    bytes: self.constants.bytes(weight)?,
+                    precision,
+                    inputs,
+                    outputs,
+                    bias,
+                };
                 let (x, made) = (self.rows(x)?.buffer, self.made(out)?);
                 match is_output_layer(self.places, out) {
                     true => Step::Output(Box::new(self.output_layer(
@@ -641,8 +646,7 @@ impl<'b, 'g> Builder<'b, 'g> {
                     .floats(steps)
                     .filter(|steps| steps.len() * width == bytes.all().len())?,
             ),
-            None if table.data_type == DataType::Bfloat16 as i32 => Numbers::Bf16,
-            None => Numbers::Floats,
+            None => Numbers::Floats(Precision::of(table)?),
         };
         Some(Table { bytes, numbers, width })
     }

@@ -1,6 +1,7 @@
 //! The constants of a graph, in its file or in files beside it.
 
 use cognate_export::proto::{DataLocation, DataType, TensorProto};
+use cognate_graph::f16;
 use memmap2::Mmap;
 use std::collections::HashMap;
 use std::fs::File;
@@ -61,10 +62,8 @@ impl Constants {
     /// The bytes of a tensor; `None` if they cannot be read, or are fewer than its shape requires.
     pub(crate) fn bytes(&mut self, tensor: &TensorProto) -> Option<Bytes> {
         let size = match DataType::try_from(tensor.data_type).ok()? {
-            DataType::Float => 4,
-            DataType::Bfloat16 => 2,
             DataType::Int8 | DataType::Uint8 => 1,
-            _ => return None,
+            _ => Precision::of(tensor)?.size(),
         };
         let len = tensor
             .dims
@@ -86,12 +85,13 @@ impl Constants {
         Some(Bytes::Mapped(file, start..end))
     }
 
-    /// The numbers of a tensor of f32.
+    /// The numbers of a tensor of f32 or f16.
     pub(crate) fn floats(&mut self, tensor: &TensorProto) -> Option<Vec<f32>> {
-        if tensor.data_type != DataType::Float as i32 {
-            return None;
-        }
-        Some(numbers(self.bytes(tensor)?.all()).collect())
+        let precision = Precision::of(tensor).filter(|precision| *precision != Precision::Bf16)?;
+        let bytes = self.bytes(tensor)?;
+        let mut numbers = vec![0.0; bytes.all().len() / precision.size()];
+        precision.read(bytes.all(), &mut numbers, |to, number| *to = number);
+        Some(numbers)
     }
 
     fn file(&mut self, name: &str) -> Option<Arc<Mmap>> {
@@ -107,12 +107,47 @@ impl Constants {
     }
 }
 
-/// The numbers in bytes that are the upper halves of f32, in ONNX's order.
-pub(crate) fn bf16_numbers(bytes: &[u8]) -> impl Iterator<Item = f32> + '_ {
-    bytes.as_chunks::<2>().0.iter().map(|&[low, high]| f32::from_le_bytes([0, 0, low, high]))
+/// How numbers are stored, in ONNX's order of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Precision {
+    F32,
+    F16,
+    Bf16,
 }
 
-/// The numbers in bytes in ONNX's order.
-pub(crate) fn numbers(bytes: &[u8]) -> impl Iterator<Item = f32> + '_ {
-    bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes))
+impl Precision {
+    pub(crate) fn of(tensor: &TensorProto) -> Option<Self> {
+        Some(match DataType::try_from(tensor.data_type).ok()? {
+            DataType::Float => Self::F32,
+            DataType::Float16 => Self::F16,
+            DataType::Bfloat16 => Self::Bf16,
+            _ => return None,
+        })
+    }
+
+    /// Bytes of a number.
+    pub(crate) fn size(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+        }
+    }
+
+    /// Calls `put` with each place of `to` and the number for it.
+    pub(crate) fn read(self, bytes: &[u8], to: &mut [f32], put: impl Fn(&mut f32, f32)) {
+        fn each<const N: usize>(
+            bytes: &[u8],
+            to: &mut [f32],
+            put: impl Fn(&mut f32, f32),
+            number: impl Fn([u8; N]) -> f32,
+        ) {
+            let bytes = bytes.as_chunks::<N>().0;
+            to.iter_mut().zip(bytes).for_each(|(to, bytes)| put(to, number(*bytes)));
+        }
+        match self {
+            Self::F32 => each(bytes, to, put, f32::from_le_bytes),
+            Self::F16 => each(bytes, to, put, |bytes| f16::from_le_bytes(bytes).to_f32()),
+            Self::Bf16 => each(bytes, to, put, |[low, high]| f32::from_le_bytes([0, 0, low, high])),
+        }
+    }
 }

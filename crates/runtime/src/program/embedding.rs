@@ -1,7 +1,7 @@
 //! Rows of tables for tokens and their positions.
 
 use super::attention::past_of;
-use super::constants::{Bytes, bf16_numbers, numbers};
+use super::constants::{Bytes, Precision};
 use super::operation::{Counted, PositionsFrom};
 use super::sizes::{Size, values};
 use super::{Call, Result, Tensors, expected};
@@ -34,8 +34,7 @@ pub(super) struct Table {
 
 /// How a table stores its numbers.
 pub(super) enum Numbers {
-    Floats,
-    Bf16,
+    Floats(Precision),
     /// In 8 bits, with the step size of each row.
     Integers(Vec<f32>),
 }
@@ -48,8 +47,7 @@ impl Table {
     fn row_bytes(&self) -> usize {
         self.width
             * match self.numbers {
-                Numbers::Floats => size_of::<f32>(),
-                Numbers::Bf16 => 2,
+                Numbers::Floats(precision) => precision.size(),
                 Numbers::Integers(_) => 1,
             }
     }
@@ -58,12 +56,7 @@ impl Table {
     pub(super) fn read(&self, row: usize, to: &mut [f32], put: impl Fn(&mut f32, f32)) {
         let bytes = &self.bytes.all()[row * self.row_bytes()..][..self.row_bytes()];
         match &self.numbers {
-            Numbers::Floats => {
-                to.iter_mut().zip(numbers(bytes)).for_each(|(to, number)| put(to, number))
-            }
-            Numbers::Bf16 => {
-                to.iter_mut().zip(bf16_numbers(bytes)).for_each(|(to, number)| put(to, number))
-            }
+            Numbers::Floats(precision) => precision.read(bytes, to, put),
             Numbers::Integers(steps) => to
                 .iter_mut()
                 .zip(bytes)

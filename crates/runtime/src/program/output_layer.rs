@@ -339,7 +339,7 @@ impl OutputLayer {
             LayerWeights::Floats(floats) => {
                 let inputs = floats.source.inputs;
                 let mut x = &call.elements[self.x].floats()[..rows * inputs];
-                if floats.source.is_bf16 {
+                if floats.source.is_bf16() {
                     rounded.clear();
                     rounded.extend_from_slice(x);
                     round_to_bf16(rounded);

@@ -1,14 +1,14 @@
-//! Products with weights from a file, in f32 or bfloat16.
+//! Products with weights from a file, in f32, f16 or bfloat16.
 
-use super::constants::{Bytes, bf16_numbers, numbers};
+use super::constants::{Bytes, Precision};
 use cognate_kernels::{Bf16Weights, Parallel, Weights, dots, dots_of_bf16, padded_bf16};
 use std::ops::Range;
 
 /// Weights `[outputs, inputs]` and a bias in a file.
 pub(super) struct Source {
     pub(super) bytes: Bytes,
-    /// Whether weights are in bfloat16, to which the rows that are multiplied are rounded.
-    pub(super) is_bf16: bool,
+    /// To bfloat16 the rows that are multiplied are rounded, too.
+    pub(super) precision: Precision,
     pub(super) inputs: usize,
     pub(super) outputs: usize,
     pub(super) bias: Option<Vec<f32>>,
@@ -33,23 +33,18 @@ impl Source {
         &self.bytes.all()[output * self.size()..][..self.size()]
     }
 
+    pub(super) fn is_bf16(&self) -> bool {
+        self.precision == Precision::Bf16
+    }
+
     /// Bytes of the weights of an output.
     fn size(&self) -> usize {
-        self.inputs * if self.is_bf16 { 2 } else { size_of::<f32>() }
+        self.inputs * self.precision.size()
     }
 
     /// Writes the weights `[inputs]` of an output.
     pub(super) fn fill(&self, output: usize, row: &mut [f32]) {
-        match self.is_bf16 {
-            true => row
-                .iter_mut()
-                .zip(bf16_numbers(self.bytes_of(output)))
-                .for_each(|(place, number)| *place = number),
-            false => row
-                .iter_mut()
-                .zip(numbers(self.bytes_of(output)))
-                .for_each(|(place, number)| *place = number),
-        }
+        self.precision.read(self.bytes_of(output), row, |place, number| *place = number);
     }
 
     /// The weights in panels. Bytes that were read are released at once, so that a large layer is
@@ -86,7 +81,7 @@ impl Source {
     ) -> Vec<f32> {
         let (n, Columns { floats, bf16 }) = (outputs.len(), room);
         let mut sums = vec![0.0; n];
-        if self.is_bf16 {
+        if self.is_bf16() {
             let width = padded_bf16(self.inputs);
             bf16.resize(n * width, 0);
             for (output, place) in outputs.clone().zip(bf16.chunks_exact_mut(width.max(1))) {
@@ -117,7 +112,7 @@ impl Source {
         fill: impl FnMut(usize, &mut [f32]),
         bias: Option<&[f32]>,
     ) -> Packed {
-        match self.is_bf16 {
+        match self.is_bf16() {
             true => Packed::Bf16(Bf16Weights::pack(self.inputs, outputs, fill, bias)),
             false => Packed::Floats(Weights::pack(self.inputs, outputs, fill, bias)),
         }

@@ -11,6 +11,7 @@ pub(crate) enum Size<I = usize> {
     Axis(I, usize),
     /// The first plus a multiple of the second: a sum or a difference.
     Sum(Box<Size<I>>, Box<Size<I>>, i64),
+    Product(Box<Size<I>>, Box<Size<I>>),
     /// A size divided by a number above 0, rounded down.
     Quotient(Box<Size<I>>, i64),
 }
@@ -24,6 +25,9 @@ impl<I> Size<I> {
             Size::Sum(one, other, factor) => {
                 Size::Sum(Box::new(one.with(input)), Box::new(other.with(input)), factor)
             }
+            Size::Product(one, other) => {
+                Size::Product(Box::new(one.with(input)), Box::new(other.with(input)))
+            }
             Size::Quotient(size, by) => Size::Quotient(Box::new(size.with(input)), by),
         }
     }
@@ -33,7 +37,9 @@ impl<I> Size<I> {
         match self {
             Size::Number(_) => Vec::new(),
             Size::Axis(tensor, _) => vec![tensor],
-            Size::Sum(one, other, _) => one.inputs().into_iter().chain(other.inputs()).collect(),
+            Size::Sum(one, other, _) | Size::Product(one, other) => {
+                one.inputs().into_iter().chain(other.inputs()).collect()
+            }
             Size::Quotient(size, _) => size.inputs(),
         }
     }
@@ -48,6 +54,9 @@ pub(super) fn values<'c>(sizes: &[Size], tensors: &impl Tensors<'c>) -> Result<V
                 tensors.shape(*input)?.get(*axis).map_or(0, |&size| size as i64)
             }
             Size::Sum(one, other, factor) => value(one, tensors)? + factor * value(other, tensors)?,
+            Size::Product(one, other) => {
+                value(one, tensors)?.saturating_mul(value(other, tensors)?)
+            }
             Size::Quotient(size, by) => value(size, tensors)? / by,
         })
     }
@@ -84,13 +93,17 @@ impl<'g> Places<'g> {
                 .map(|input| self.sizes(input))
                 .collect::<Option<Vec<_>>>()
                 .map(|parts| parts.concat()),
-            "Add" | "Sub" => {
-                let factor = if node.op_type == "Add" { 1 } else { -1 };
+            "Add" | "Sub" | "Mul" => {
                 let ([one], [other]) = (
                     <[_; 1]>::try_from(self.sizes(first)?).ok()?,
                     <[_; 1]>::try_from(self.sizes(node.input.get(1)?)?).ok()?,
                 );
-                Some(vec![Size::Sum(Box::new(one), Box::new(other), factor)])
+                let (one, other) = (Box::new(one), Box::new(other));
+                Some(vec![match node.op_type.as_str() {
+                    "Add" => Size::Sum(one, other, 1),
+                    "Sub" => Size::Sum(one, other, -1),
+                    _ => Size::Product(one, other),
+                }])
             }
             "Div" => {
                 let [size] = <[_; 1]>::try_from(self.sizes(first)?).ok()?;

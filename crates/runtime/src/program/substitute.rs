@@ -8,6 +8,7 @@ mod rotation;
 mod rows;
 
 use super::output_layer::declare;
+use super::places::element_type;
 use super::{Compiled, Constants, Kernel, Places, Program, Registered, compile};
 use cognate_export::proto::{
     AttributeProto, AttributeType, DataType, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
@@ -76,7 +77,7 @@ pub(crate) fn substitute(
 ) -> Option<Substituted> {
     let graph = model.graph.as_mut()?;
     let declared = half_memory.then(|| graph.clone());
-    if with_own(graph) == 0 {
+    if !is_single(graph) || with_own(graph) == 0 {
         return None;
     }
     let halved = if half_memory { memory::halve(graph) } else { BTreeSet::new() };
@@ -109,6 +110,14 @@ pub(crate) fn substitute(
     *graph = compiled;
     model.opset_import.push(OperatorSetIdProto { domain: DOMAIN.into(), version: 1 });
     Some(Substituted { model, programs, own_lengths, prefill, n_inputs })
+}
+
+/// Whether all values are in single precision or less, in which programs compute. Constants may be
+/// stored in half precision.
+fn is_single(graph: &GraphProto) -> bool {
+    let others = [DataType::Float16, DataType::Double].map(|other| other as i32);
+    let mut values = graph.input.iter().chain(&graph.output).chain(&graph.value_info);
+    values.all(|value| element_type(value).is_none_or(|element| !others.contains(&element)))
 }
 
 /// Replaces attention to memory by one node of the operation [`MEMORY`] each.

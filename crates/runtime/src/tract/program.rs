@@ -4,14 +4,14 @@
 //! replace all of them, tract runs such a file. In other files, programs compute what they can, and
 //! tract the rest.
 
+use super::widen::{widen, widen_left};
 use crate::Result;
 use crate::error::{Error, ErrorKind};
 use crate::in_memory::has_shared_caches;
 use crate::program::{
-    self, DOMAIN, FloatsOrHalves, Kernel, NUMBER, Substituted, Tensors, element_type, is_large,
-    substitute,
+    self, DOMAIN, FloatsOrHalves, Kernel, NUMBER, Substituted, Tensors, is_large, substitute,
 };
-use cognate_export::proto::{DataType, GraphProto};
+use cognate_export::proto::ModelProto;
 use cognate_graph::f16;
 use cognate_kernels::{Parallel, Serial};
 use prost::Message;
@@ -34,8 +34,7 @@ pub(super) fn substituted(path: &Path, plain: bool) -> Result<Option<Substituted
     let folder =
         path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !has_shared_caches(&model) {
-        let applies = !plain && model.graph.as_ref().is_some_and(is_single);
-        return Ok(applies.then(|| substitute(model, folder, 1, false)).flatten());
+        return Ok(if plain { None } else { substituted_in_any(model, folder) });
     }
     let own = substitute(model, folder, 1, false);
     let nodes = own.iter().filter_map(|own| own.model.graph.as_ref()).flat_map(|graph| &graph.node);
@@ -58,13 +57,12 @@ pub(super) fn substituted(path: &Path, plain: bool) -> Result<Option<Substituted
     Err(Error::new(ErrorKind::Unavailable, path.display(), message))
 }
 
-/// Whether all numbers of a graph are in single precision, in which programs compute.
-fn is_single(graph: &GraphProto) -> bool {
-    let others = [DataType::Float16, DataType::Double].map(|other| other as i32);
-    let values = graph.input.iter().chain(&graph.output).chain(&graph.value_info);
-    let constants = graph.initializer.iter().map(|constant| constant.data_type);
-    let mut types = values.filter_map(element_type).chain(constants);
-    types.all(|element| !others.contains(&element))
+/// A file of a layout for any engine with programs, in single precision.
+fn substituted_in_any(mut model: ModelProto, folder: &Path) -> Option<Substituted> {
+    widen(model.graph.as_mut()?);
+    let mut own = substitute(model, folder, 1, false)?;
+    widen_left(own.model.graph.as_mut()?, folder)?;
+    Some(own)
 }
 
 /// The model in tract's types.

@@ -88,6 +88,9 @@ fn every_family_passes() {
         let sample = sample(&model, &sources(&name));
         let graphs = in_half(&model, Form { layout, ..Form::default() }, &sample, |_| {}).unwrap();
         let mut report = report(&model, layout, &graphs, &sample);
+        // Widened, or its plain operators would pass as well, and only the speed would show it.
+        let engine = &report.runtimes[0].engine;
+        assert!(engine.ends_with("with Cognate's operators"), "{name}, {layout}: {engine}");
         let layers = graphs.kept.iter().filter(|kept| kept.why == Why::Precision).count();
         let Calibration { caution, tuned, held_out } = graphs.calibration;
         eprintln!(

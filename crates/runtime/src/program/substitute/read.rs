@@ -4,7 +4,7 @@ use super::{BETWEEN, CACHED, DOMAIN, GATE, GROWN, MEMORY, ROTATION, SELF, attrib
 use crate::program::{
     Among, Counted, MaskOf, Operation, Places, PositionsFrom, PositionsOf, Scores, Size, TableOf,
 };
-use cognate_export::proto::{DataType, NodeProto};
+use cognate_export::proto::{DataType, NodeProto, TensorProto};
 use cognate_kernels::{Activation, multiplies_integers};
 
 /// The values of the attribute `activation`.
@@ -24,9 +24,7 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
     let activation = || ACTIVATIONS.get(usize::try_from(integer("activation")?).ok()?).copied();
     let out = node.output.first()?.as_str();
     let constant = |name: &str, kind: DataType| {
-        places
-            .constant(name)
-            .filter(|constant| constant.data_type == kind as i32 && constant.dims.len() <= 2)
+        places.constant(name).filter(|constant| is(constant, kind) && constant.dims.len() <= 2)
     };
     Some(match (node.domain.as_str(), node.op_type.as_str()) {
         (DOMAIN, BETWEEN) => {
@@ -192,6 +190,12 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
     })
 }
 
+/// Whether a constant has this type, or is to be read as f32 and stored in half precision.
+fn is(constant: &TensorProto, kind: DataType) -> bool {
+    let widened = DataType::Float16 as i32;
+    constant.data_type == kind as i32 || kind == DataType::Float && constant.data_type == widened
+}
+
 /// The product of rows and weights in 8 bits by standard operators, times the step sizes of columns
 /// and of rows, of which the node is the last.
 fn integer_product<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<Operation<'g>> {
@@ -234,9 +238,7 @@ fn before_rounding<'g>(places: &Places<'g>, mut rows: &'g str) -> Option<&'g str
 /// Rows of tokens times a number: the ids, the table and the factor.
 fn tokens<'g>(places: &Places<'g>, tensor: &'g str) -> Option<(&'g str, TableOf<'g>, f32)> {
     let table = |name: &str, kind: DataType| {
-        places
-            .constant(name)
-            .filter(|table| table.data_type == kind as i32 && table.dims.len() == 2)
+        places.constant(name).filter(|table| is(table, kind) && table.dims.len() == 2)
     };
     if let Some((_, gather)) = places.giver(tensor, "Gather") {
         let tokens = TableOf { table: table(&gather.input[0], DataType::Float)?, steps: None };

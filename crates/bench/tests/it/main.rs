@@ -75,7 +75,7 @@ fn calls_are_timed() {
         "",
     );
     assert_eq!(own.len(), 3);
-    assert_eq!(own[0]["engine"], "tract 0.23.9");
+    assert_eq!(own[0]["engine"], "tract 0.23.9 with Cognate's operators");
 
     let request = "{\"sources\": [[5, 6, 7, 0], [8, 0]], \"beams\": 1, \"new_tokens\": 9}\n";
     let asked = answers(&[&bench[..], &["--requests"]].concat(), request);
@@ -104,7 +104,11 @@ fn sentences_are_decoded_to_their_ends() {
     let requests = "{\"sources\": [[5, 6, 7, 0], [8, 0]], \"beams\": 2, \"batch\": 1}\n\
                     {\"sources\": [[5, 6, 7, 0], [8, 0]], \"beams\": 2, \"batch\": 2}\n";
     let answers = answers(&["generate", "--engine", "tract", "--model", out], requests);
-    assert_eq!((answers.len(), &answers[0]["engine"]), (3, &"tract 0.23.9".into()), "{answers:?}");
+    assert_eq!(
+        (answers.len(), &answers[0]["engine"]),
+        (3, &"tract 0.23.9 with Cognate's operators".into()),
+        "{answers:?}"
+    );
     assert_eq!(answers[1]["found"], answers[2]["found"]);
     let found: Vec<Vec<i64>> = serde_json::from_value(answers[1]["found"].clone()).unwrap();
     assert!(

@@ -280,10 +280,10 @@ impl<'g> Path<'_, 'g> {
         self.are_equally_many(rows).then_some((rows, heads, path))
     }
 
-    /// Whether these are rows in two axes, and equally many.
+    /// Whether these are rows in two axes, whose number is known to be the same.
     fn are_equally_many(&self, rows: [&String; 3]) -> bool {
         let [one, others @ ..] = rows.map(|rows| match self.places.shape(rows)? {
-            [n, _] => Some(n),
+            [n, _] if n.dim_value.is_some() || n.dim_param.is_some() => Some(n),
             _ => None,
         });
         one.is_some() && others == [one; 2]

@@ -218,7 +218,12 @@ fn what_overflows_stays_in_f32() {
         computes_in_f32: false,
     };
     let naive = half(&[&programs[0], &programs[1]], facts).unwrap();
-    for mut session in everywhere(&naive.programs[0]).into_iter().take(2) {
+    // The reference evaluator and tract; our operators would compute in f32.
+    let in_f16 = everywhere(&naive.programs[0])
+        .into_iter()
+        .filter(|session| !session.engine().ends_with("with Cognate's operators"))
+        .take(2);
+    for mut session in in_f16 {
         let ids = [("input_ids", array![[4, 5, 6, 1]]), ("attention_mask", array![[1, 1, 1, 1]])];
         let found = session
             .run(&ids.into_iter().map(|(name, ids)| (name, ids.into_dyn())).collect())

@@ -222,9 +222,9 @@ impl Elements<'_> {
 }
 
 /// A call of a program.
-struct Call<'p, 'c, T> {
+struct Call<'p, 'c> {
     program: &'p Program,
-    tensors: &'p T,
+    tensors: &'p dyn Tensors<'c>,
     elements: Vec<Elements<'c>>,
     scratch: Scratch,
     /// Whether rows are positions of a prefill, which computes no logits.
@@ -234,7 +234,7 @@ struct Call<'p, 'c, T> {
     own_lengths: bool,
 }
 
-impl<'c, T: Tensors<'c>> Call<'_, 'c, T> {
+impl<'c> Call<'_, 'c> {
     /// Loads an input on first use.
     fn load(&mut self, buffer: usize, is_bytes: bool) -> Result<()> {
         let Buffer { place: Place::Input(input), width } = self.program.buffers[buffer] else {
@@ -388,7 +388,7 @@ impl Program {
 
     /// Computes the outputs; sentences may have pasts of [different
     /// lengths](crate::Session::has_own_lengths) if `own_lengths` is true.
-    pub(crate) fn run<'c>(&self, tensors: &impl Tensors<'c>, own_lengths: bool) -> Result<()> {
+    pub(crate) fn run<'c>(&self, tensors: &dyn Tensors<'c>, own_lengths: bool) -> Result<()> {
         let scratch = self.scratch(tensors);
         let elements = self.buffers.iter().map(|_| Elements::None).collect();
         let mut call =
@@ -407,7 +407,7 @@ impl Program {
 }
 
 impl Step {
-    fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
+    fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
         match self {
             Step::Product { x, weights, out } => {
                 let rows = call.rows(*x)?;
@@ -451,7 +451,7 @@ impl Step {
 
 /// Calls `work` for each part, on all threads.
 fn by_parts<P: Send>(
-    threads: &impl Parallel,
+    threads: &dyn Parallel,
     parts: impl Iterator<Item = P>,
     work: impl Fn(usize, P) + Sync,
 ) {

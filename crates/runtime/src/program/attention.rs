@@ -65,7 +65,7 @@ pub(super) enum MaskSource {
 impl MaskSource {
     pub(super) fn read<'c>(
         self,
-        tensors: &impl Tensors<'c>,
+        tensors: &dyn Tensors<'c>,
     ) -> Result<(Vec<usize>, Cow<'c, [f32]>)> {
         match self {
             MaskSource::Given(input) => {
@@ -86,7 +86,7 @@ impl MaskSource {
 }
 
 impl CachedAttention {
-    pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
+    pub(super) fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
         let tensors = call.tensors;
         let rows = call.rows(self.news[0].buffer)?;
         for view in &self.news[1..] {
@@ -209,9 +209,9 @@ impl CachedAttention {
 
     /// Attention of each row of a prompt to the rows before it and to itself, in the first row of
     /// the sentence's caches.
-    fn prefill<'c, T: Tensors<'c>>(
+    fn prefill<'c>(
         &self,
-        call: &mut Call<'_, 'c, T>,
+        call: &mut Call<'_, 'c>,
         prefill: &Prefill,
         holders: &[i64],
         [keys, values]: [&mut [f32]; 2],
@@ -288,7 +288,7 @@ fn held(holders: &[i64], own_lengths: bool) -> Range<usize> {
 }
 
 impl MemoryAttention {
-    pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
+    pub(super) fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
         let [keys, values] =
             [self.keys, self.values].map(|input| call.tensors.floats_or_halves(input));
         let ((shape, keys), (same, values)) = (keys?, values?);
@@ -306,9 +306,9 @@ impl MemoryAttention {
         }
     }
 
-    fn read<'c, T: Tensors<'c>, N: Stored>(
+    fn read<'c, N: Stored>(
         &self,
-        call: &mut Call<'_, 'c, T>,
+        call: &mut Call<'_, 'c>,
         shape: &[usize],
         [keys, values]: [&[N]; 2],
     ) -> Result<()> {
@@ -353,7 +353,7 @@ impl MemoryAttention {
 }
 
 impl SelfAttention {
-    pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
+    pub(super) fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
         let tensors = call.tensors;
         let [queries, keys, values] = self.views;
         let n_rows = call.rows(queries.buffer)?;
@@ -403,7 +403,7 @@ impl SelfAttention {
 /// Attention of each sentence: its queries, whose rows are a stride apart, and its memory. Threads
 /// divide the sentences, or the heads if there are fewer sentences than threads.
 pub(super) fn of_sentences<'m, N: Stored + 'm>(
-    threads: &impl Parallel,
+    threads: &dyn Parallel,
     results: Vec<Results<'_>>,
     attention: Attention,
     memory_of: impl Fn(usize) -> ((&'m [f32], usize), Memory<'m, N>) + Sync,

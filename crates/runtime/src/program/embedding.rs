@@ -72,7 +72,7 @@ impl Embedding {
         matches!(from, Some(PositionsFrom::Sizes { counted: Some(_), .. }))
     }
 
-    pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
+    pub(super) fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
         let (shape, ids) = call.tensors.integers(self.ids)?;
         let places = self.positions.as_ref().map(|positions| {
             Ok::<_, String>((positions, positions.rows(&shape, ids, call.tensors)?))
@@ -100,7 +100,7 @@ impl Embedding {
 pub(super) fn held<'c>(
     beams: usize,
     n_rows: usize,
-    tensors: &impl Tensors<'c>,
+    tensors: &dyn Tensors<'c>,
 ) -> Result<Vec<usize>> {
     let (shape, holders) = tensors.integers(beams)?;
     let longest = shape.last().copied().unwrap_or(0);
@@ -122,7 +122,7 @@ impl Positions {
         &self,
         shape: &[usize],
         ids: &[i64],
-        tensors: &impl Tensors<'c>,
+        tensors: &dyn Tensors<'c>,
     ) -> Result<Vec<usize>> {
         let rows = match &self.from {
             PositionsFrom::Sizes { sizes, counted } => {
@@ -143,7 +143,7 @@ impl Positions {
         sizes: &[Size],
         counted: Option<Counted>,
         (shape, ids): (&[usize], &[i64]),
-        tensors: &impl Tensors<'c>,
+        tensors: &dyn Tensors<'c>,
     ) -> Result<Vec<usize>> {
         let sizes = values(sizes, tensors)?;
         let [first, end] = sizes[..] else { unreachable!("compiled: two sizes") };

@@ -1,6 +1,6 @@
 //! Feed-forward layers with a gate.
 
-use super::{Call, Result, Tensors, View, by_parts, expected};
+use super::{Call, Result, View, by_parts, expected};
 use cognate_kernels::{Activation, Place, Rows};
 
 /// `activation(x) ⊙ gate` of rows (Shazeer 2020).
@@ -15,7 +15,7 @@ impl Gate {
     /// Number of rows per task.
     const TOGETHER: usize = 8;
 
-    pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
+    pub(super) fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
         let [n_rows, n_gates] = [call.rows(self.x.buffer)?, call.rows(self.gate.buffer)?];
         if n_rows != n_gates {
             return Err(expected("gates", n_rows, n_gates));

@@ -1,7 +1,7 @@
 //! Attention to a past that grows with each run, as in files for any engine.
 
 use super::attention::{MaskSource, Masks, of_sentences};
-use super::{Call, Result, Tensors, View, expected};
+use super::{Call, Result, View, expected};
 use cognate_kernels::{Attention, MANY, Memory, Results, Strides};
 
 /// Attention of `n` new positions of each sequence to those of its past and to themselves, with an
@@ -18,7 +18,7 @@ pub(super) struct GrownAttention {
 }
 
 impl GrownAttention {
-    pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
+    pub(super) fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
         let (tensors, n_rows) = (call.tensors, call.rows(self.news[0].buffer)?);
         for view in &self.news[1..] {
             if call.rows(view.buffer)? != n_rows {

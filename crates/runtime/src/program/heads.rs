@@ -27,7 +27,7 @@ pub(super) struct Divided {
 }
 
 impl Heads {
-    pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
+    pub(super) fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
         let (n_rows, stride) =
             (call.rows(self.x.buffer)?, call.program.buffers[self.x.buffer].width);
         let rows = &call.floats(self.x.buffer)[self.x.offset.min(n_rows * stride)..];
@@ -37,7 +37,7 @@ impl Heads {
     /// Writes the output from rows that are a stride apart.
     fn write<'c>(
         &self,
-        tensors: &impl Tensors<'c>,
+        tensors: &dyn Tensors<'c>,
         (rows, stride): (&[f32], usize),
         n_rows: usize,
     ) -> Result<()> {
@@ -75,7 +75,7 @@ impl Heads {
 }
 
 impl Divided {
-    pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
+    pub(super) fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
         call.load(self.x, true)?;
         let (tensors, x, scale_rows) = (call.tensors, self.x, call.rows(self.scale)?);
         let x = call.elements[x].bytes();

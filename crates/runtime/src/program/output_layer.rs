@@ -213,7 +213,7 @@ impl LayerWeights {
 }
 
 impl OutputLayer {
-    pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
+    pub(super) fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
         let mut chosen = self.chosen(call)?;
         let rows = match &self.weights {
             LayerWeights::Floats(_) => call.rows(self.x)?,
@@ -263,7 +263,7 @@ impl OutputLayer {
     }
 
     /// The columns that a call chooses; reused from an earlier call with the same choice.
-    fn chosen<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<Option<Chosen>> {
+    fn chosen(&self, call: &mut Call<'_, '_>) -> Result<Option<Chosen>> {
         let (_, tokens) = call.tensors.integers(self.shortlist)?;
         if tokens.is_empty() {
             return Ok(None);
@@ -290,9 +290,9 @@ pub(super) struct Room {
 impl OutputLayer {
     /// The requested tokens of each row, among all or the chosen tokens, by bounds of their logits;
     /// without the softmax.
-    fn best<'c, T: Tensors<'c>>(
+    fn best<'c>(
         &self,
-        call: &mut Call<'_, 'c, T>,
+        call: &mut Call<'_, 'c>,
         (count, mut always): (usize, Vec<usize>),
         rows: usize,
         chosen: &mut Option<Chosen>,
@@ -378,9 +378,9 @@ impl OutputLayer {
     }
 
     /// The same with the softmax, in one pass over the logits.
-    fn best_in_one_pass<'c, T: Tensors<'c>>(
+    fn best_in_one_pass<'c>(
         &self,
-        call: &mut Call<'_, 'c, T>,
+        call: &mut Call<'_, 'c>,
         (count, mut always): (usize, Vec<usize>),
         rows: usize,
         chosen: &mut Option<Chosen>,
@@ -414,12 +414,7 @@ impl OutputLayer {
 
     /// Writes tokens and logits in the format of
     /// [`Session::finds_best`](crate::Session::finds_best).
-    fn put<'c, T: Tensors<'c>>(
-        &self,
-        call: &mut Call<'_, 'c, T>,
-        found: Vec<Best>,
-        softmax: bool,
-    ) -> Result<()> {
+    fn put<'c>(&self, call: &mut Call<'_, 'c>, found: Vec<Best>, softmax: bool) -> Result<()> {
         let (n, none) = (
             found.iter().map(|found| found.columns.len()).max().unwrap_or(0),
             self.weights.outputs(),
@@ -458,7 +453,7 @@ impl Program {
     }
 
     /// Free memory, with the columns that a call chooses if an earlier one chose the same.
-    pub(super) fn scratch<'c>(&self, tensors: &impl Tensors<'c>) -> Scratch {
+    pub(super) fn scratch<'c>(&self, tensors: &dyn Tensors<'c>) -> Scratch {
         let wanted = self
             .output_layer()
             .and_then(|layer| tensors.integers(layer.shortlist).ok())

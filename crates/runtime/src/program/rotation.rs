@@ -1,7 +1,7 @@
 //! Queries and keys rotated by their positions.
 
 use super::embedding::{Table, held};
-use super::{Call, Result, Tensors, View, expected};
+use super::{Call, Result, View, expected};
 
 /// `x · cosines + exchanged(x) · sines` of each head, where `exchanged` swaps the halves, in rows
 /// `[n, heads · d_k]`.
@@ -15,7 +15,7 @@ pub(super) struct Rotation {
 }
 
 impl Rotation {
-    pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
+    pub(super) fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
         let n_rows = call.rows(self.x.buffer)?;
         let positions = held(self.beams, n_rows, call.tensors)?;
         let [cosines, sines] = &self.tables;

@@ -2,7 +2,7 @@
 //! residual, normalisation, activation, and the quantisation for the next.
 
 use super::sizes::{Size, values};
-use super::{Call, Result, Tensors, by_parts, expected};
+use super::{Call, Result, by_parts, expected};
 use cognate_kernels::{Activation, Norm, Place, Quantised, Rows};
 
 /// Rows of `x` with the operations of [`Rows`]; numbers are indices of buffers.
@@ -35,7 +35,7 @@ pub(super) struct Largest {
 }
 
 impl Largest {
-    pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
+    pub(super) fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
         let (rows, sizes) = (call.rows(self.x)?, values(&self.sizes, call.tensors)?);
         if sizes.iter().product::<usize>() != rows {
             return Err(expected("sizes", format!("{rows} numbers"), format!("{sizes:?}")));
@@ -53,7 +53,7 @@ impl BetweenProducts {
     /// Number of rows per task.
     pub(super) const TOGETHER: usize = 8;
 
-    pub(super) fn run<'c, T: Tensors<'c>>(&self, call: &mut Call<'_, 'c, T>) -> Result<()> {
+    pub(super) fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
         let (rows, width) = (call.rows(self.x)?, call.program.buffers[self.x].width);
         for (buffer, size) in self
             .scale

@@ -46,8 +46,8 @@ impl<I> Size<I> {
 }
 
 /// The values in a call.
-pub(super) fn values<'c>(sizes: &[Size], tensors: &impl Tensors<'c>) -> Result<Vec<usize>> {
-    fn value<'c>(size: &Size, tensors: &impl Tensors<'c>) -> Result<i64> {
+pub(super) fn values<'c>(sizes: &[Size], tensors: &dyn Tensors<'c>) -> Result<Vec<usize>> {
+    fn value<'c>(size: &Size, tensors: &dyn Tensors<'c>) -> Result<i64> {
         Ok(match size {
             Size::Number(number) => *number,
             Size::Axis(input, axis) => {

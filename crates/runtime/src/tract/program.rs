@@ -281,9 +281,13 @@ impl<'c> Call<'c> {
     }
 
     fn made<T: Datum>(&self, index: usize, shape: &[usize]) -> program::Result<&'c mut [T]> {
-        let tensor = Tensor::zero_dt(T::datum_type(), shape)
+        // Filled here, where it is one call, and not by tract's loop, which is not optimised.
+        // SAFETY: all of it is filled before it is read.
+        let tensor = unsafe { Tensor::uninitialized::<T>(shape) }
             .map_err(|error| format!("output {index}: {error:#}"))?;
-        elements(index, self.output(index)?.insert(tensor))
+        let tensor = self.output(index)?.insert(tensor);
+        tensor.as_bytes_mut().fill(0);
+        elements(index, tensor)
     }
 }
 

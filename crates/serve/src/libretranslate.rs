@@ -3,7 +3,7 @@
 use crate::Server;
 use crate::detection;
 use crate::error::{Failure, json};
-use crate::models::{Job, Model};
+use crate::models::{Job, Model, tokenizing};
 use crate::passages::Passage;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -148,12 +148,10 @@ pub(crate) async fn translate(
     }
     let divided = {
         let translator = model.translator.clone();
-        // Tokenizers need milliseconds for long texts.
+        let bytes = texts.iter().map(String::len).sum();
         let divide =
             move || texts.iter().map(|text| Passage::new(text, &translator)).collect::<Vec<_>>();
-        tokio::task::spawn_blocking(divide)
-            .await
-            .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error))?
+        tokenizing(bytes, divide).await?
     };
     let lines = divided.iter().flat_map(Passage::lines).collect();
     let found = model.translate(Job { lines, languages, options }).await?;

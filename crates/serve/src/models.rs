@@ -176,17 +176,14 @@ impl Model {
         }
         let (sender, answers) = unbounded_channel();
         let model = self.clone();
-        // Tokenizers need milliseconds for long texts.
+        let bytes = job.lines.iter().map(|line| line.text.len()).sum();
         let submit = move || -> Result<Ticket, Failure> {
             let translator = model.translator(&job.languages, &job.options)?;
             // The request may have ended.
             let receive = move |place, answer| drop(sender.send((place, answer)));
             Ok(model.queue.submit(&translator, &job.lines, streams, Box::new(receive))?)
         };
-        let submitted = tokio::task::spawn_blocking(submit).await;
-        let ticket =
-            submitted.map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error))??;
-        Ok(Running { answers, _ticket: ticket })
+        Ok(Running { answers, _ticket: tokenizing(bytes, submit).await?? })
     }
 
     /// The translations of a job, in the order of its lines.
@@ -211,6 +208,20 @@ impl Model {
     pub(crate) fn timeout(&self) -> std::time::Duration {
         self.limits.timeout
     }
+}
+
+/// Runs work that tokenizes texts of so many bytes. Tokenizers need milliseconds for long texts,
+/// which would delay other requests; for short ones less than another thread needs to wake up.
+pub(crate) async fn tokenizing<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    const SHORT: usize = 1 << 10;
+    if bytes <= SHORT {
+        return Ok(work());
+    }
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error))
 }
 
 /// The failure of a request that exceeded its time limit.

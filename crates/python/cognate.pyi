@@ -208,7 +208,7 @@ class Embedder:
     def engine(self) -> str: ...
 
 class Classifier:
-    """An encoder that tells the class of a text."""
+    """A classifier of texts, such as BertForSequenceClassification."""
 
     def __new__(cls, model: _Path, **options: Unpack[Loading]) -> Classifier: ...
     @overload

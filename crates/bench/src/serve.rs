@@ -21,6 +21,9 @@ use fs_err as fs;
 use serde_json::json;
 
 use super::checkpoint::Xorshift;
+use super::decode::RECORD;
+use super::machine::Machine;
+use super::record::{self, Section};
 use super::rows::judge;
 use super::statistics::Bound;
 use super::text::{self, Place, Precision, Way};
@@ -72,6 +75,9 @@ pub struct Options {
     /// With --soak: number of idle connections
     #[arg(long, value_name = "N", requires = "soak", default_value_t = 0)]
     pub idle: usize,
+    /// Write the part of onnx/BENCHMARKS.md for this processor
+    #[arg(long, conflicts_with_all = ["alone", "soak"])]
+    pub write: bool,
     /// Succeed even if a bound is missed
     #[arg(long)]
     pub allow_missed: bool,
@@ -177,6 +183,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
                 best.push(highest_rate);
             }
             if let [theirs, ours] = best[..] {
+                let beams = if beams == 1 { "greedy".into() } else { format!("{beams} beams") };
                 let (what, ratio) = (format!("{} {beams}", precision.ours()), ours / theirs);
                 if !RATE.is_kept(ratio) {
                     let shown = RATE.shown(ratio);
@@ -189,13 +196,35 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let low = format!("p50 at {} /s, ms", options.low);
     let header =
         ["type", "beams", "server", "workers", &low, "p99", "requests/s", "p50 there", "p99"];
-    println!("\n{}", table(&header, &rows));
+    let mut text = format!(
+        "{}{} seconds at each rate, a 99th percentile of at most {} ms.\n\n{}",
+        Machine::here().sentence(),
+        options.seconds,
+        options.bound,
+        table(&header, &rows)
+    );
     if !compared.is_empty() {
-        let header = ["beams", "requests/s to CTranslate2's, each with its best workers"];
-        println!("{}", table(&header, &compared));
+        let header = ["", "requests/s to CTranslate2's, each with its best workers"];
+        text += &format!("\n{}", table(&header, &compared));
+    }
+    println!("\n{text}");
+    if options.write {
+        let (introduction, processor) = (INTRODUCTION.into(), Machine::here().title);
+        let section = Section { title: "Speed of the server", introduction, processor, text };
+        record::put(&root.join("onnx").join(RECORD), &section)?;
+        println!("written: onnx/{RECORD}");
     }
     judge(&missed, options.allow_missed)
 }
+
+const INTRODUCTION: &str =
+    "Requests of one sentence each, a Poisson process in an open loop, the bundled model: `cognate serve` with `--target ort` exports, beside
+CTranslate2 behind FastAPI, and *library*: calls of a warm translator in the client's process. Client and server share the machine, over
+its loopback interface. Latencies include the time until one of 256 connections is free. Requests/s are the most with the 99th
+percentile within its bound, with an accuracy of 5%; bold ratios miss their bound.
+
+`cargo xtask bench serve --write` measures again and writes the part of the processor that it runs on.
+";
 
 impl Options {
     fn workers(&self) -> Vec<usize> {

@@ -17,7 +17,7 @@ pub(crate) struct Embedder {
     made: Made,
 }
 
-/// A model that tells the class of a text.
+/// A classifier of texts, such as `BertForSequenceClassification`.
 #[pyclass(module = "cognate", frozen, subclass)]
 pub(crate) struct Classifier {
     inner: cognate::Classifier,

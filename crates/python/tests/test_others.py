@@ -68,6 +68,18 @@ def test_embeddings_are_those_of_the_command(model, command, sentences):
         cognate.Classifier(model)
 
 
+def test_classes_have_the_probabilities_of_transformers():
+    folder = ROOT / "testdata" / "encoders" / "sentence-classes"
+    cases = json.loads((folder / "sentences.json").read_text(encoding="utf-8"))
+    classifier = cognate.Classifier(folder)
+    found = classifier.classify([case["text"] for case in cases])
+    for classes, case in zip(found, cases):
+        probabilities = [score for _, score in classes]
+        assert probabilities == sorted(probabilities, reverse=True)
+        numpy.testing.assert_allclose([dict(classes)[name] for name in ["bad", "good", "neither"]], case["numbers"], atol=1e-5)
+    assert pickle.loads(pickle.dumps(classifier)).classify(cases[0]["text"]) == found[0]
+
+
 def test_scores_are_sacrebleus():
     hypotheses, references = ["Zwei Hunde spielen im Schnee."], ["Zwei Hunde spielen im Gras."]
     scores = cognate.evaluate(hypotheses, references, metrics=["bleu", "chrf", "chrf++"])

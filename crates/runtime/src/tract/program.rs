@@ -280,9 +280,9 @@ impl<'c> Call<'c> {
             .ok_or_else(|| format!("output {index} is missing or requested twice"))
     }
 
-    fn made<T: Datum>(&self, index: usize, shape: &[usize]) -> program::Result<&'c mut [T]> {
+    fn made<T: Datum + Copy>(&self, index: usize, shape: &[usize]) -> program::Result<&'c mut [T]> {
         // Filled here, where it is one call, and not by tract's loop, which is not optimised.
-        // SAFETY: all of it is filled before it is read.
+        // SAFETY: numbers, all of which are filled before they are read.
         let tensor = unsafe { Tensor::uninitialized::<T>(shape) }
             .map_err(|error| format!("output {index}: {error:#}"))?;
         let tensor = self.output(index)?.insert(tensor);

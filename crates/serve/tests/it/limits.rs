@@ -5,7 +5,7 @@ use crate::speech::{BOUNDARY, form, speech_server};
 use cognate::Export;
 use cognate_testing::{bundled_checkpoint, tone, wav};
 use serde_json::{Value, json};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
@@ -72,18 +72,19 @@ fn audio_files_in_memory_are_limited() {
     let post = || client.send("POST", "/v1/audio/transcriptions", &kind, &form);
     let mut uploading = TcpStream::connect(client.address).unwrap();
     let head = format!(
-        "POST /v1/audio/transcriptions HTTP/1.1\r\nHost: a\r\nContent-Length: 99999\r\n{kind}\r\n\r\n--"
+        "POST /v1/audio/transcriptions HTTP/1.1\r\nHost: a\r\nContent-Length: 99999\r\n{kind}\r\nExpect: 100-continue\r\n\r\n"
     );
     uploading.write_all(head.as_bytes()).unwrap();
-    let until = |expected: u16| (0..1000).map(|_| post()).find(|(status, ..)| *status == expected);
-    let (_, head, answer) = until(429).unwrap();
+    // The server reads the file now.
+    uploading.read_exact(&mut [0; "HTTP/1.1 100 Continue".len()]).unwrap();
+    let (status, head, answer) = post();
     let answer: Value = serde_json::from_slice(&answer).unwrap();
     assert_eq!(
-        (&answer["error"]["type"], head.contains("retry-after: 1")),
-        (&json!("rate_limit_error"), true)
+        (status, &answer["error"]["type"], head.contains("retry-after: 1")),
+        (429, &json!("rate_limit_error"), true)
     );
     drop(uploading);
-    assert!(until(200).is_some());
+    assert!((0..1000).any(|_| post().0 == 200));
 }
 
 /// The second of two files waits for the only worker when its client leaves.

@@ -227,31 +227,53 @@ pub(super) fn read_run(folder: &Path) -> Result<Run> {
     Ok(run)
 }
 
-/// Restores the state saved in a checkpoint.
-pub(super) fn restore(folder: &Path, run: &Run, step: &mut Step<'_>) -> Result<()> {
-    let path = folder.join(STATE);
-    let wrong = |reason: String| Cause::Unreadable { file: path.display().to_string(), reason };
-    let mut bytes = Vec::new();
-    let read = cognate_model::open_file(&path).and_then(|mut file| file.read_to_end(&mut bytes));
-    read.map_err(|error| wrong(error.to_string()))?;
-    let tensors = SafeTensors::deserialize(&bytes).map_err(|error| wrong(error.to_string()))?;
-    step.restore(run.update, |name, shape| {
-        let tensor = tensors.tensor(name).map_err(|error| wrong(format!("{name}: {error}")))?;
-        if tensor.dtype() != Dtype::F32 || tensor.shape() != shape {
-            Err(wrong(format!(
-                "{name}: expected F32 {shape:?}, found {:?} {:?}",
-                tensor.dtype(),
-                tensor.shape()
-            )))?;
-        }
-        let values = tensor
-            .data()
-            .chunks_exact(4)
-            .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-            .collect();
-        Ok(ArrayD::from_shape_vec(IxDyn(shape), values)
-            .map_err(|error| wrong(format!("{name}: {error}")))?)
-    })
+/// The state of a checkpoint, which is read before graphs are built.
+pub(super) struct State {
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl State {
+    /// Reads the state of the checkpoint in `folder`.
+    pub(super) fn read(folder: &Path) -> Result<Self> {
+        let mut state = Self { path: folder.join(STATE), bytes: Vec::new() };
+        let read = cognate_model::open_file(&state.path)
+            .and_then(|mut file| file.read_to_end(&mut state.bytes));
+        read.map_err(|error| state.wrong(error.to_string()))?;
+        state.tensors()?;
+        Ok(state)
+    }
+
+    /// Restores it after `update`.
+    pub(super) fn restore(&self, update: u64, step: &mut Step<'_>) -> Result<()> {
+        let tensors = self.tensors()?;
+        step.restore(update, |name, shape| {
+            let wrong = |reason: String| self.wrong(format!("{name}: {reason}"));
+            let tensor = tensors.tensor(name).map_err(|error| wrong(error.to_string()))?;
+            if tensor.dtype() != Dtype::F32 || tensor.shape() != shape {
+                Err(wrong(format!(
+                    "expected F32 {shape:?}, found {:?} {:?}",
+                    tensor.dtype(),
+                    tensor.shape()
+                )))?;
+            }
+            let values = tensor
+                .data()
+                .chunks_exact(4)
+                .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+                .collect();
+            Ok(ArrayD::from_shape_vec(IxDyn(shape), values)
+                .map_err(|error| wrong(error.to_string()))?)
+        })
+    }
+
+    fn tensors(&self) -> Result<SafeTensors<'_>> {
+        Ok(SafeTensors::deserialize(&self.bytes).map_err(|error| self.wrong(error.to_string()))?)
+    }
+
+    fn wrong(&self, reason: String) -> Cause {
+        Cause::Unreadable { file: self.path.display().to_string(), reason }
+    }
 }
 
 /// The files of a checkpoint in Hugging Face form, the configuration first.

@@ -93,6 +93,8 @@ impl<'r> Trainer<'r> {
         if let Some(former) = &former {
             resume::check(out, &former.config, &told)?;
         }
+        let state =
+            resumed.as_ref().map(|(_, folder)| checkpoint::State::read(folder)).transpose()?;
         let corpus = Corpus::open(&config.train_files(), &config.cleaning())?;
         let valid = (!config.valid_files().is_empty())
             .then(|| Corpus::open(&config.valid_files(), &config.cleaning()))
@@ -156,9 +158,9 @@ impl<'r> Trainer<'r> {
                 "optimiser.precision: this processor does not multiply bf16; products are in f32";
             start.warnings.push(notice.into());
         }
-        let (output, run) = match (resumed, former) {
-            (Some((output, folder)), Some(former)) => {
-                checkpoint::restore(&folder, &former, &mut step)?;
+        let (output, run) = match (resumed, former, state) {
+            (Some((output, _)), Some(former), Some(state)) => {
+                state.restore(former.update, &mut step)?;
                 (output, Run { config: fresh.config, ..former })
             }
             _ if leads(machine.ranks) => (Output::create(out)?, fresh),

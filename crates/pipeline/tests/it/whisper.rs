@@ -197,39 +197,50 @@ fn long_audio_with_beams() {
     long("long-condition-true-beam5", "long", |options| options.beam_size = 5);
 }
 
-#[test]
-fn tokens_are_those_of_transformers() {
+/// The tokens of all clips, decoded in the way that the reference calls `way`.
+fn assert_tokens_of_transformers(way: &str, beam_size: usize, timestamps: bool) {
     let Some(folder) = shared_whisper() else { return };
     let expected = reference(&folder, "transformers-short.json");
+    let transcriber = transcriber(&folder, |options| {
+        (options.semantics, options.beam_size, options.timestamps) =
+            (Semantics::Transformers, beam_size, timestamps);
+        (options.temperatures, options.no_speech_threshold) = (vec![0.0], None);
+    });
     let mut failures = Vec::new();
-    for (way, beam_size, timestamps) in [
-        ("greedy", 1, false),
-        ("timestamps", 1, true),
-        ("beam5", 5, false),
-        ("beam5_timestamps", 5, true),
-    ] {
-        let transcriber = transcriber(&folder, |options| {
-            (options.semantics, options.beam_size, options.timestamps) =
-                (Semantics::Transformers, beam_size, timestamps);
-            (options.temperatures, options.no_speech_threshold) = (vec![0.0], None);
-        });
-        for clip in CLIPS {
-            let expected = &expected[clip]["transcribe"][way];
-            let expected = if expected.is_array() { &expected[0] } else { expected };
-            // The lists of beams with timestamps contain the prompt and the end.
-            let expected: Vec<_> = ids(&expected["ids"])
-                .into_iter()
-                .filter(|id| ![50_256, 50_257].contains(id))
-                .collect();
-            let found = transcribed(&transcriber, &folder, clip);
-            let tokens: Vec<_> =
-                found.segments.iter().flat_map(|segment| &segment.tokens).copied().collect();
-            if tokens != expected {
-                failures.push(format!("{clip}, {way}: {tokens:?}, expected {expected:?}"));
-            }
+    for clip in CLIPS {
+        let expected = &expected[clip]["transcribe"][way];
+        let expected = if expected.is_array() { &expected[0] } else { expected };
+        // The lists of beams with timestamps contain the prompt and the end.
+        let expected: Vec<_> =
+            ids(&expected["ids"]).into_iter().filter(|id| ![50_256, 50_257].contains(id)).collect();
+        let found = transcribed(&transcriber, &folder, clip);
+        let tokens: Vec<_> =
+            found.segments.iter().flat_map(|segment| &segment.tokens).copied().collect();
+        if tokens != expected {
+            failures.push(format!("{clip}: {tokens:?}, expected {expected:?}"));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn greedy_tokens_are_those_of_transformers() {
+    assert_tokens_of_transformers("greedy", 1, false);
+}
+
+#[test]
+fn greedy_tokens_with_timestamps_are_those_of_transformers() {
+    assert_tokens_of_transformers("timestamps", 1, true);
+}
+
+#[test]
+fn tokens_of_beams_are_those_of_transformers() {
+    assert_tokens_of_transformers("beam5", 5, false);
+}
+
+#[test]
+fn tokens_of_beams_with_timestamps_are_those_of_transformers() {
+    assert_tokens_of_transformers("beam5_timestamps", 5, true);
 }
 
 /// The words of `long.wav`, and the errors that openai-whisper makes there (`shared/WHISPER.md`).

@@ -3,7 +3,7 @@
 
 use super::operation::{Among, Scores};
 use super::sizes::{Size, values as values_of};
-use super::{Call, FloatsOrHalves, Result, Tensors, View, by_parts, expected};
+use super::{Call, Columns, FloatsOrHalves, Result, Tensors, View, by_parts, expected};
 use cognate_kernels::{
     Attention, Caches, MANY, Mask, Memory, Parallel, Results, Serial, Step, Stored, Strides,
 };
@@ -379,6 +379,18 @@ impl SelfAttention {
             mask.as_ref().map(|mask| Masks::new(mask, [batch, self.heads, n, n])).transpose()?;
         let mut out = call.take_floats(self.out, n_rows)?;
         let [queries, keys, values] = self.views.map(|view| call.columns(view));
+        // Rotated keys are rows of their own; values may be columns of wider ones.
+        let mut apart = Vec::new();
+        if keys.stride != values.stride {
+            apart.resize(n_rows * keys.stride, 0.0);
+            for (row, to) in apart.chunks_exact_mut(keys.stride).enumerate() {
+                to[..width].copy_from_slice(&values.starting_at(row)[..width]);
+            }
+        }
+        let values = match apart.as_slice() {
+            [] => values,
+            floats => Columns { floats, offset: 0, stride: keys.stride },
+        };
         let strides = Strides { head: attention.d_k, place: keys.stride };
         let memory_of = |sentence: usize| {
             let mask = masks.as_ref().map(|masks| masks.of(sentence));

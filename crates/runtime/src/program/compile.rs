@@ -6,7 +6,7 @@
 
 use super::attention::{CachedAttention, MaskSource, MemoryAttention, SelfAttention};
 use super::constants::{Constants, Precision};
-use super::embedding::{Embedding, Numbers, Positions, Table};
+use super::embedding::{Embedding, Numbers, Positions, PositionsOfRows, Table};
 use super::gate::Gate;
 use super::grown::GrownAttention;
 use super::heads::{Heads, divide};
@@ -553,11 +553,12 @@ impl<'b, 'g> Builder<'b, 'g> {
                     out: self.made(out)?,
                 })
             }
-            Operation::Rotation { x, tables: [cosines, sines], beams, out } => {
+            Operation::Rotation { x, tables: [cosines, sines], positions, out } => {
                 let [cosines, sines] =
                     [cosines, sines].map(|table| self.table(TableOf { table, steps: None }));
-                let (x, tables, beams) = (self.rows(x)?, [cosines?, sines?], self.input(beams));
-                Step::Rotation(Rotation { x, tables, beams, out: self.made(out)? })
+                let (x, tables) = (self.rows(x)?, [cosines?, sines?]);
+                let positions = self.positions(positions);
+                Step::Rotation(Rotation { x, tables, positions, out: self.made(out)? })
             }
             Operation::Gate { x, gate, activation, out } => Step::Gate(Gate {
                 x: self.rows(x)?,
@@ -581,23 +582,8 @@ impl<'b, 'g> Builder<'b, 'g> {
                 let (ids, table) = (self.input(ids), self.table(tokens)?);
                 let positions = match positions {
                     Some(PositionsOf { table, from }) => {
-                        let beams = from
-                            .inputs()
-                            .into_iter()
-                            .find(|tensor| self.beams.contains(**tensor))
-                            .copied();
-                        let beams = beams.map(|beams| self.input(beams));
                         let table = self.table(TableOf { table, steps: None })?;
-                        let from = match from {
-                            PositionsFrom::Sizes { sizes, counted } => PositionsFrom::Sizes {
-                                sizes: sizes.map(|size| self.size(size)),
-                                counted,
-                            },
-                            PositionsFrom::Held { beams, offset } => {
-                                PositionsFrom::Held { beams: self.input(beams), offset }
-                            }
-                        };
-                        Some(Positions { table, from, beams })
+                        Some(Positions { table, rows: self.positions(from) })
                     }
                     None => None,
                 };
@@ -627,6 +613,21 @@ impl<'b, 'g> Builder<'b, 'g> {
     fn mask(&mut self, MaskOf { tensor, hidden }: MaskOf<'g>) -> MaskSource {
         let input = self.input(tensor);
         hidden.map_or(MaskSource::Given(input), |hidden| MaskSource::Padding(input, hidden))
+    }
+
+    fn positions(&mut self, from: PositionsFrom<&'g str>) -> PositionsOfRows {
+        let mut inputs = from.inputs().into_iter();
+        let beams = inputs.find(|tensor| self.beams.contains(**tensor)).copied();
+        let beams = beams.map(|beams| self.input(beams));
+        let from = match from {
+            PositionsFrom::Sizes { sizes, counted } => {
+                PositionsFrom::Sizes { sizes: sizes.map(|size| self.size(size)), counted }
+            }
+            PositionsFrom::Held { beams, offset } => {
+                PositionsFrom::Held { beams: self.input(beams), offset }
+            }
+        };
+        PositionsOfRows { from, beams }
     }
 
     fn size(&mut self, size: Size<&'g str>) -> Size {

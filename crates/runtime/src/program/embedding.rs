@@ -3,7 +3,7 @@
 use super::attention::past_of;
 use super::constants::{Bytes, Precision};
 use super::operation::{Counted, PositionsFrom};
-use super::sizes::{Size, values};
+use super::sizes::values;
 use super::{Call, Result, Tensors, expected};
 
 /// Rows of tokens times a factor, plus those of positions.
@@ -16,9 +16,22 @@ pub(super) struct Embedding {
     pub(super) out: usize,
 }
 
+/// A table, and the row of it for each id.
 pub(super) struct Positions {
     pub(super) table: Table,
-    /// For sizes, their difference is the number of ids per row.
+    pub(super) rows: PositionsOfRows,
+}
+
+/// Token ids in their shape.
+#[derive(Clone, Copy)]
+pub(super) struct Tokens<'t> {
+    shape: &'t [usize],
+    ids: &'t [i64],
+}
+
+/// The position of each row of tokens.
+pub(super) struct PositionsOfRows {
+    /// For sizes, their difference is the number of rows of a sequence.
     pub(super) from: PositionsFrom,
     /// The beam of each earlier position, `i64 [.., past]`, if sizes depend on their number:
     /// positions of a row with a shorter past are smaller by the difference.
@@ -68,14 +81,19 @@ impl Table {
 impl Embedding {
     /// Whether positions depend on other ids of a row.
     pub(super) fn counts_tokens(&self) -> bool {
-        let from = self.positions.as_ref().map(|positions| &positions.from);
+        let from = self.positions.as_ref().map(|positions| &positions.rows.from);
         matches!(from, Some(PositionsFrom::Sizes { counted: Some(_), .. }))
     }
 
     pub(super) fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
         let (shape, ids) = call.tensors.integers(self.ids)?;
         let places = self.positions.as_ref().map(|positions| {
-            Ok::<_, String>((positions, positions.rows(&shape, ids, call.tensors)?))
+            let rows = positions.rows.of(
+                (ids.len(), Some(Tokens { shape: &shape, ids })),
+                positions.table.rows(),
+                call.tensors,
+            )?;
+            Ok::<_, String>((positions, rows))
         });
         let places = places.transpose()?;
         let mut out = call.take_floats(self.out, ids.len())?;
@@ -116,72 +134,73 @@ pub(super) fn held<'c>(
         .collect())
 }
 
-impl Positions {
-    /// The row of each id.
-    fn rows<'c>(
+impl PositionsOfRows {
+    /// The positions of `n_rows` rows, all below `end`. Tokens are needed where they are counted.
+    pub(super) fn of<'c>(
         &self,
-        shape: &[usize],
-        ids: &[i64],
+        (n_rows, tokens): (usize, Option<Tokens<'_>>),
+        end: usize,
         tensors: &dyn Tensors<'c>,
     ) -> Result<Vec<usize>> {
+        let wrong = |found: String| expected("positions", format!("below {end}"), found);
         let rows = match &self.from {
             PositionsFrom::Sizes { sizes, counted } => {
-                self.rows_of_sizes(sizes, *counted, (shape, ids), tensors)?
+                let sizes = values(sizes, tensors)?;
+                let [first, last] = sizes[..] else { unreachable!("compiled: two sizes") };
+                if first > last || (first == last && n_rows > 0) {
+                    return Err(wrong(format!("{first} to {last}")));
+                }
+                let counted = counted.zip(tokens);
+                let rows = self.of_sizes([first, last], n_rows, counted, tensors)?;
+                rows.ok_or_else(|| wrong("a number below 0".into()))?
             }
             PositionsFrom::Held { beams, offset } => {
-                held(*beams, ids.len(), tensors)?.into_iter().map(|held| offset + held).collect()
+                held(*beams, n_rows, tensors)?.into_iter().map(|held| offset + held).collect()
             }
         };
-        match rows.iter().max().filter(|&&row| row >= self.table.rows()) {
-            Some(row) => Err(expected("positions", format!("below {}", self.table.rows()), row)),
+        match rows.iter().max().filter(|&&row| row >= end) {
+            Some(row) => Err(wrong(row.to_string())),
             None => Ok(rows),
         }
     }
 
-    fn rows_of_sizes<'c>(
+    /// `None` if a position is below 0.
+    fn of_sizes<'c>(
         &self,
-        sizes: &[Size],
-        counted: Option<Counted>,
-        (shape, ids): (&[usize], &[i64]),
+        [first, last]: [usize; 2],
+        n_rows: usize,
+        counted: Option<(Counted, Tokens<'_>)>,
         tensors: &dyn Tensors<'c>,
-    ) -> Result<Vec<usize>> {
-        let sizes = values(sizes, tensors)?;
-        let [first, end] = sizes[..] else { unreachable!("compiled: two sizes") };
-        let wrong =
-            |found: String| expected("positions", format!("below {}", self.table.rows()), found);
-        if first > end || (first == end && !ids.is_empty()) {
-            return Err(wrong(format!("{first} to {end}")));
-        }
+    ) -> Result<Option<Vec<usize>>> {
         let (_, holders) =
             self.beams.map(|beams| tensors.integers(beams)).transpose()?.unwrap_or_default();
-        let n_rows = ids.len() / (end - first).max(1);
-        let longest = holders.len() / n_rows.max(1);
+        let n = (last - first).max(1);
+        let longest = holders.len() / (n_rows / n).max(1);
         let width = match counted {
-            Some(Counted { is_single: false, .. }) => shape.last().copied().unwrap_or(0),
-            Some(Counted { is_single: true, .. }) => 1,
-            None => end - first,
+            Some((Counted { is_single: false, .. }, tokens)) => {
+                tokens.shape.last().copied().unwrap_or(0)
+            }
+            Some((Counted { is_single: true, .. }, _)) => 1,
+            None => n,
         };
         let lacks = |index: usize| match longest {
             0 => Some(0),
-            _ => Some(
-                longest - past_of(holders.get(index / (end - first) * longest..)?.get(..longest)?),
-            ),
+            _ => Some(longest - past_of(holders.get(index / n * longest..)?.get(..longest)?)),
         };
-        let (mut rows, mut count) = (Vec::with_capacity(ids.len()), 0);
-        for (index, &id) in ids.iter().enumerate() {
+        let mut count = 0;
+        let position = |index: usize| {
             let place = index % width.max(1);
             count = if place == 0 { 0 } else { count };
-            let (start, before) = match counted {
-                Some(Counted { pad, .. }) if id == pad => (pad, Some(0)),
-                Some(Counted { pad, .. }) => {
-                    count += 1;
-                    (pad, lacks(index).and_then(|lacks| (first + count).checked_sub(lacks)))
-                }
-                None => (0, lacks(index).and_then(|lacks| (first + place).checked_sub(lacks))),
+            let Some((Counted { pad, .. }, Tokens { ids, .. })) = counted else {
+                return (first + place).checked_sub(lacks(index)?);
             };
-            let row = usize::try_from(start).ok().zip(before).map(|(start, before)| start + before);
-            rows.push(row.ok_or_else(|| wrong(format!("{row:?}")))?);
-        }
-        Ok(rows)
+            let start = usize::try_from(pad).ok()?;
+            if ids[index] == pad {
+                return Some(start);
+            }
+            count += 1;
+            Some(start + (first + count).checked_sub(lacks(index)?)?)
+        };
+        Ok((0..n_rows).map(position).collect())
     }
 }

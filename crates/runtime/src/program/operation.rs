@@ -60,11 +60,11 @@ pub(crate) enum Operation<'g> {
         scale: f32,
         outputs: [&'g str; 3],
     },
-    /// `tables` are cosines and sines of the positions that `beams` hold.
+    /// `tables` are cosines and sines of positions.
     Rotation {
         x: &'g str,
         tables: [&'g TensorProto; 2],
-        beams: &'g str,
+        positions: PositionsFrom<&'g str>,
         out: &'g str,
     },
     Gate {
@@ -187,7 +187,9 @@ impl<'g> Operation<'g> {
             Self::Grown { news, pasts, mask, .. } => {
                 (news.to_vec(), pasts.iter().copied().chain(mask.map(|mask| mask.tensor)).collect())
             }
-            Self::Rotation { x, beams, .. } => (vec![*x], vec![*beams]),
+            Self::Rotation { x, positions, .. } => {
+                (vec![*x], positions.inputs().into_iter().copied().collect())
+            }
             Self::Gate { x, gate, .. } => (vec![*x, *gate], vec![]),
             Self::Heads { x, sizes, .. } | Self::Largest { x, sizes, .. } => {
                 (vec![*x], of_sizes(sizes))

@@ -1,7 +1,7 @@
 //! Queries and keys rotated by their positions.
 
-use super::embedding::{Table, held};
-use super::{Call, Result, View, expected};
+use super::embedding::{PositionsOfRows, Table};
+use super::{Call, Result, View};
 
 /// `x · cosines + exchanged(x) · sines` of each head, where `exchanged` swaps the halves, in rows
 /// `[n, heads · d_k]`.
@@ -9,21 +9,16 @@ pub(super) struct Rotation {
     pub(super) x: View,
     /// Cosines and sines of each position, `[positions, d_k]`.
     pub(super) tables: [Table; 2],
-    /// The input `i64 [batch, beams, past]`; a row's position is its number of beams.
-    pub(super) beams: usize,
+    pub(super) positions: PositionsOfRows,
     pub(super) out: usize,
 }
 
 impl Rotation {
     pub(super) fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
         let n_rows = call.rows(self.x.buffer)?;
-        let positions = held(self.beams, n_rows, call.tensors)?;
         let [cosines, sines] = &self.tables;
-        if let Some(position) =
-            positions.iter().find(|&&position| position >= cosines.rows().min(sines.rows()))
-        {
-            return Err(expected("positions", format!("below {}", cosines.rows()), position));
-        }
+        let end = cosines.rows().min(sines.rows());
+        let positions = self.positions.of((n_rows, None), end, call.tensors)?;
         let (d_k, stride) = (cosines.width, call.program.buffers[self.x.buffer].width);
         let mut out = call.take_floats(self.out, n_rows)?;
         let x = &call.floats(self.x.buffer)[self.x.offset..];

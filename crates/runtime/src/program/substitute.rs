@@ -38,7 +38,8 @@ const SELF: &str = "SelfAttention";
 /// Inputs: query, key and value of new positions, keys and values of the past, and optionally a mask.
 /// Outputs: the context, and the keys and values of all positions.
 const GROWN: &str = "GrownAttention";
-/// Inputs: rows of heads, cosines and sines of positions, and the beams that hold earlier ones.
+/// Inputs: rows of heads, tables of cosines and sines, and either the positions in a range, or the
+/// beams that hold earlier ones.
 const ROTATION: &str = "Rotation";
 /// Inputs: rows, and the factors of their activations.
 const GATE: &str = "Gate";
@@ -196,7 +197,8 @@ fn with_own(graph: &mut GraphProto) -> usize {
         rows::gates,
         rows::between_products,
     ];
-    let n = looks.into_iter().map(|look| replace(graph, look)).sum::<usize>()
+    let n = rotation::before_heads(graph)
+        + looks.into_iter().map(|look| replace(graph, look)).sum::<usize>()
         + rotation::of_rotations(graph);
     prune(graph);
     let places = Places::new(graph);

@@ -54,9 +54,11 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
             }
         }
         (DOMAIN, ROTATION) => {
-            let &[x, cosines, sines, beams] = inputs.as_slice() else { return None };
+            let &[x, cosines, sines, positions] = inputs.as_slice() else { return None };
             let tables = [constant(cosines, DataType::Float)?, constant(sines, DataType::Float)?];
-            Operation::Rotation { x, tables, beams, out }
+            let positions = consecutive(places, positions)
+                .unwrap_or(PositionsFrom::Held { beams: positions, offset: 0 });
+            Operation::Rotation { x, tables, positions, out }
         }
         (DOMAIN, GATE) => {
             let &[x, gate] = inputs.as_slice() else { return None };
@@ -269,14 +271,23 @@ fn positions<'g>(places: &Places<'g>, ids: &str, rows: &'g str) -> Option<Positi
     if let Some((beams, offset)) = held(places, rows) {
         return Some(PositionsFrom::Held { beams, offset });
     }
-    let (range, counted) = match places.giver(rows, "Range") {
-        Some((_, range)) => (range, None),
-        None => counted(places, ids, rows).map(|(range, counted)| (range, Some(counted)))?,
-    };
+    consecutive(places, rows).or_else(|| {
+        let (range, counted) = counted(places, ids, rows)?;
+        Some(PositionsFrom::Sizes { sizes: sizes_of(places, range)?, counted: Some(counted) })
+    })
+}
+
+/// Positions that are a range.
+pub(super) fn consecutive<'g>(places: &Places<'g>, rows: &str) -> Option<PositionsFrom<&'g str>> {
+    let (_, range) = places.giver(rows, "Range")?;
+    Some(PositionsFrom::Sizes { sizes: sizes_of(places, range)?, counted: None })
+}
+
+/// The first size of a range, and the one behind its last.
+fn sizes_of<'g>(places: &Places<'g>, range: &'g NodeProto) -> Option<[Size<&'g str>; 2]> {
     let [start, end, step] = range.input.as_slice() else { return None };
     let [start, end] = [start, end].map(|size| places.sizes(size)?.pop());
-    (places.integer(step) == Some(1))
-        .then_some(PositionsFrom::Sizes { sizes: [start?, end?], counted })
+    (places.integer(step) == Some(1)).then_some([start?, end?])
 }
 
 /// Positions that equal the number of positions that a beam holds before them,

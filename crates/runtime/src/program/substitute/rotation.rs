@@ -1,7 +1,7 @@
-//! Finds rotations of the queries and keys of attention to caches.
+//! Finds rotations of queries and keys.
 
-use super::read::held;
-use super::{CACHED, Found, ROTATION, own, replace};
+use super::read::{consecutive, held};
+use super::{CACHED, Found, ROTATION, own, permutes, prune, replace};
 use crate::program::Places;
 use cognate_export::proto::{DimensionProto, GraphProto, NodeProto, ValueInfoProto};
 
@@ -29,8 +29,81 @@ fn as_rows(info: &mut ValueInfoProto) {
     }
 }
 
-/// Matches `x · cosines + exchanged(x) · sines`; the node at `index` is the sum.
-fn rotation(places: &Places<'_>, index: usize) -> Option<Found> {
+/// Rotates rows before they are split into heads, whose numbers are those of the rows: what reads
+/// heads of rows then finds them; returns the number of rotations.
+pub(super) fn before_heads(graph: &mut GraphProto) -> usize {
+    let places = Places::new(graph);
+    let found: Vec<_> =
+        (0..graph.node.len()).filter_map(|index| of_heads(&places, index)).collect();
+    for RotatedHeads { nodes, infos, at } in found.iter().rev() {
+        graph.node.splice(at..=at, nodes.iter().cloned());
+        graph.value_info.extend(infos.iter().cloned());
+    }
+    prune(graph);
+    found.len()
+}
+
+/// Rotated rows, their heads, and these in the order in which they were rotated.
+struct RotatedHeads {
+    nodes: [NodeProto; 3],
+    /// The types of the rows and of their heads.
+    infos: [ValueInfoProto; 2],
+    /// The last node of the rotation.
+    at: usize,
+}
+
+fn of_heads(places: &Places<'_>, index: usize) -> Option<RotatedHeads> {
+    let Parts { x, factors, inner, out } = parts(places, index)?;
+    let (_, transpose) = places.giver(x, "Transpose")?;
+    let (_, reshape) = places.giver(&transpose.input[0], "Reshape")?;
+    let rows = &reshape.input[0];
+    let n_axes = places.shape(x)?.len();
+    let is_split = match n_axes {
+        4 => permutes(transpose, &[0, 2, 1, 3]),
+        5 => permutes(transpose, &[0, 1, 3, 2, 4]),
+        _ => false,
+    };
+    let [cosines, sines] = factors.map(|factor| {
+        let (_, gather) = places.giver(factor, "Gather")?;
+        let [table, rows] = gather.input.as_slice() else { return None };
+        let (_, range) = places.giver(rows, "Range")?;
+        let is_table = places.constant(table).is_some_and(|table| table.dims.len() == 2);
+        (is_table && consecutive(places, rows).is_some()).then_some((table, rows, &range.input))
+    });
+    let ((cosines, positions, range), (sines, _, other)) = (cosines?, sines?);
+    let is_read_here = |tensor: &String| {
+        places.readers(tensor).iter().all(|reader| inner.contains(reader) || *reader == index)
+    };
+    let is_inner = inner.iter().all(|&at| is_read_here(&places.graph.node[at].output[0]));
+    if !is_split || range != other || !is_inner || !places.has_axes(rows, 2) {
+        return None;
+    }
+    let [rotated, heads] = ["rows", "heads"].map(|what| format!("{out}.rotated_{what}"));
+    let inputs = [rows, cosines, sines, positions].map(String::clone).into();
+    let rotation = own(ROTATION, inputs, vec![rotated.clone()], &rotated, Vec::new());
+    let (mut split, mut turned) = (reshape.clone(), transpose.clone());
+    (split.input[0], split.output[0], split.name) = (rotated.clone(), heads.clone(), heads.clone());
+    (turned.input[0], turned.output[0], turned.name) = (heads.clone(), out.clone(), out.clone());
+    let info = |of: &String, name: String| {
+        let known = places.graph.value_info.iter().find(|info| info.name == *of)?;
+        Some(ValueInfoProto { name, ..known.clone() })
+    };
+    let infos = [info(rows, rotated)?, info(&reshape.output[0], heads)?];
+    Some(RotatedHeads { nodes: [rotation, split, turned], infos, at: index })
+}
+
+/// `x · cosines + exchanged(x) · sines`.
+struct Parts<'g> {
+    x: &'g String,
+    /// The cosines and the sines.
+    factors: [&'g String; 2],
+    /// The nodes before the sum.
+    inner: [usize; 5],
+    out: &'g String,
+}
+
+/// Matches a rotation; the node at `index` is the sum.
+fn parts<'g>(places: &Places<'g>, index: usize) -> Option<Parts<'g>> {
     let sum = places.node(index, "Add")?;
     let [(kept_at, kept), (turned_at, turned)] =
         [places.giver(&sum.input[0], "Mul")?, places.giver(&sum.input[1], "Mul")?];
@@ -39,34 +112,38 @@ fn rotation(places: &Places<'_>, index: usize) -> Option<Found> {
     let [(second_at, second), (first_at, first)] =
         [places.giver(second, "Slice")?, places.giver(first, "Slice")?];
     let x = &kept.input[0];
-    let d_k = places
-        .shape(x)
-        .filter(|shape| matches!(shape, [_, _, one, _] if one.dim_value == Some(1)))?[3]
-        .dim_value?;
+    let shape = places.shape(x)?;
+    let (d_k, axis) = (shape.last()?.dim_value?, shape.len() as i64 - 1);
     let is_half = |slice: &NodeProto, from: i64| {
         let found = [1, 2, 3].map(|input| places.integer(slice.input.get(input)?));
-        slice.input[0] == *x && found == [Some(from), Some(from + d_k / 2), Some(3)]
+        slice.input[0] == *x && found == [Some(from), Some(from + d_k / 2), Some(axis)]
     };
-    let (cosines, beams) = rows_of_positions(places, &kept.input[1])?;
-    let (sines, others) = rows_of_positions(places, &turned.input[1])?;
+    (is_half(second, d_k / 2) && is_half(first, 0)).then_some(Parts {
+        x,
+        factors: [&kept.input[1], &turned.input[1]],
+        inner: [kept_at, turned_at, concat_at, second_at, first_at],
+        out: &sum.output[0],
+    })
+}
+
+/// Matches a rotation of one position in each row; the node at `index` is its sum.
+fn rotation(places: &Places<'_>, index: usize) -> Option<Found> {
+    let Parts { x, factors: [cosines, sines], inner, out } = parts(places, index)?;
+    let is_single = matches!(places.shape(x)?, [_, _, one, _] if one.dim_value == Some(1));
+    let (cosines, beams) = rows_of_positions(places, cosines)?;
+    let (sines, others) = rows_of_positions(places, sines)?;
     // A single head is not split.
     let rows = places.giver(x, "Reshape").map_or(x, |(_, reshape)| &reshape.input[0]);
-    let inner = [kept_at, turned_at, concat_at, second_at, first_at];
     let is_inner = |at: &usize| {
         places.graph.node[*at].output.iter().all(|tensor| places.readers(tensor).len() == 1)
     };
-    let are_read =
-        places.readers(&sum.output[0]).iter().all(|&at| places.graph.node[at].op_type == CACHED);
-    if !is_half(second, d_k / 2)
-        || !is_half(first, 0)
-        || beams != others
-        || !inner.iter().all(is_inner)
-        || !are_read
-    {
+    let are_read = places.readers(out).iter().all(|&at| places.graph.node[at].op_type == CACHED);
+    if !is_single || beams != others || !inner.iter().all(is_inner) || !are_read {
         return None;
     }
     let inputs = [rows, cosines, sines].into_iter().cloned().chain([beams.to_owned()]).collect();
-    let node = own(ROTATION, inputs, sum.output.clone(), &sum.name, Vec::new());
+    let name = &places.graph.node[index].name;
+    let node = own(ROTATION, inputs, vec![out.clone()], name, Vec::new());
     Some(Found { node, at: index, replaced: inner.into_iter().chain([index]).collect() })
 }
 

@@ -21,8 +21,8 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::ops::{ControlFlow, Range};
 
-/// Added, learned, counted and relative positions.
-const MODELS: [&str; 4] = ["marian", "bart", "m2m100", "t5"];
+/// Added, learned, counted, relative and rotated positions.
+const MODELS: [&str; 5] = ["marian", "bart", "m2m100", "t5", "strange/t5gemma-untied"];
 
 /// Margins below which a sum in another order may choose another token.
 const TIE: f32 = 1e-5;

@@ -79,9 +79,9 @@ pub(super) fn of_memory(places: &Places<'_>, index: usize) -> Option<Found> {
     path.found(own, at, after)
 }
 
-/// The axes of scores.
+/// The axes of scores, and of heads.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Axes {
+pub(super) enum Axes {
     /// `[batch, heads, n, places]`
     Four,
     /// `[batch, beams, heads, n, places]`
@@ -89,7 +89,7 @@ enum Axes {
 }
 
 impl Axes {
-    fn of(places: &Places<'_>, scores: &str) -> Option<Self> {
+    pub(super) fn of(places: &Places<'_>, scores: &str) -> Option<Self> {
         match places.shape(scores)?.len() {
             4 => Some(Self::Four),
             5 => Some(Self::Five),
@@ -98,7 +98,7 @@ impl Axes {
     }
 
     /// Exchanges heads and places.
-    fn of_heads(self) -> &'static [i64] {
+    pub(super) fn of_heads(self) -> &'static [i64] {
         match self {
             Self::Four => &[0, 2, 1, 3],
             Self::Five => &[0, 1, 3, 2, 4],

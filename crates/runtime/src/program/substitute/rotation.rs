@@ -1,5 +1,6 @@
 //! Finds rotations of queries and keys.
 
+use super::attention::Axes;
 use super::read::{consecutive, held};
 use super::{CACHED, Found, ROTATION, own, permutes, prune, replace};
 use crate::program::Places;
@@ -53,33 +54,21 @@ struct RotatedHeads {
 }
 
 fn of_heads(places: &Places<'_>, index: usize) -> Option<RotatedHeads> {
-    let Parts { x, factors, inner, out } = parts(places, index)?;
+    let Parts { x, factors, out, .. } = parts(places, index)?;
     let (_, transpose) = places.giver(x, "Transpose")?;
     let (_, reshape) = places.giver(&transpose.input[0], "Reshape")?;
     let rows = &reshape.input[0];
-    let n_axes = places.shape(x)?.len();
-    let is_split = match n_axes {
-        4 => permutes(transpose, &[0, 2, 1, 3]),
-        5 => permutes(transpose, &[0, 1, 3, 2, 4]),
-        _ => false,
-    };
-    let [cosines, sines] = factors.map(|factor| {
-        let (_, gather) = places.giver(factor, "Gather")?;
-        let [table, rows] = gather.input.as_slice() else { return None };
-        let (_, range) = places.giver(rows, "Range")?;
-        let is_table = places.constant(table).is_some_and(|table| table.dims.len() == 2);
-        (is_table && consecutive(places, rows).is_some()).then_some((table, rows, &range.input))
-    });
-    let ((cosines, positions, range), (sines, _, other)) = (cosines?, sines?);
-    let is_read_here = |tensor: &String| {
-        places.readers(tensor).iter().all(|reader| inner.contains(reader) || *reader == index)
-    };
-    let is_inner = inner.iter().all(|&at| is_read_here(&places.graph.node[at].output[0]));
-    if !is_split || range != other || !is_inner || !places.has_axes(rows, 2) {
+    let is_split = permutes(transpose, Axes::of(places, x)?.of_heads());
+    // Each row of the tables is that of a position of the sequence.
+    let follow_rows = factors.iter().all(|factor| places.has_axes(factor, 2));
+    let [cosines, sines] = factors.map(|tensor| factor(places, tensor));
+    let (cosines, sines) = (cosines?, sines?);
+    let are_same = follow_rows && cosines.from == sines.from;
+    if !is_split || !are_same || !places.has_axes(rows, 2) {
         return None;
     }
     let [rotated, heads] = ["rows", "heads"].map(|what| format!("{out}.rotated_{what}"));
-    let inputs = [rows, cosines, sines, positions].map(String::clone).into();
+    let inputs = [rows, cosines.table, sines.table, cosines.positions].map(str::to_owned).into();
     let rotation = own(ROTATION, inputs, vec![rotated.clone()], &rotated, Vec::new());
     let (mut split, mut turned) = (reshape.clone(), transpose.clone());
     (split.input[0], split.output[0], split.name) = (rotated.clone(), heads.clone(), heads.clone());
@@ -129,28 +118,54 @@ fn parts<'g>(places: &Places<'g>, index: usize) -> Option<Parts<'g>> {
 /// Matches a rotation of one position in each row; the node at `index` is its sum.
 fn rotation(places: &Places<'_>, index: usize) -> Option<Found> {
     let Parts { x, factors: [cosines, sines], inner, out } = parts(places, index)?;
-    let is_single = matches!(places.shape(x)?, [_, _, one, _] if one.dim_value == Some(1));
-    let (cosines, beams) = rows_of_positions(places, cosines)?;
-    let (sines, others) = rows_of_positions(places, sines)?;
+    let is_single = matches!(places.shape(out)?, [_, _, one, _] if one.dim_value == Some(1));
+    let (cosines, sines) = (factor(places, cosines)?, factor(places, sines)?);
     // A single head is not split.
     let rows = places.giver(x, "Reshape").map_or(x, |(_, reshape)| &reshape.input[0]);
     let is_inner = |at: &usize| {
         places.graph.node[*at].output.iter().all(|tensor| places.readers(tensor).len() == 1)
     };
-    let are_read = places.readers(out).iter().all(|&at| places.graph.node[at].op_type == CACHED);
-    if !is_single || beams != others || !inner.iter().all(is_inner) || !are_read {
+    let are_same = cosines.from == sines.from;
+    if !is_single || !are_same || !inner.iter().all(is_inner) || !is_for_caches(places, out) {
         return None;
     }
-    let inputs = [rows, cosines, sines].into_iter().cloned().chain([beams.to_owned()]).collect();
+    let inputs = [rows, cosines.table, sines.table, cosines.positions].map(str::to_owned).into();
     let name = &places.graph.node[index].name;
     let node = own(ROTATION, inputs, vec![out.clone()], name, Vec::new());
     Some(Found { node, at: index, replaced: inner.into_iter().chain([index]).collect() })
 }
 
-/// A table, and the beams that hold earlier positions, from the rows of positions.
-fn rows_of_positions<'g>(places: &Places<'g>, tensor: &'g str) -> Option<(&'g String, &'g str)> {
-    let (_, reshape) = places.giver(tensor, "Reshape")?;
-    let (_, gather) = places.giver(&reshape.input[0], "Gather")?;
-    let (beams, 0) = held(places, &gather.input[1])? else { return None };
-    Some((&gather.input[0], beams))
+/// Rows of a table of cosines or sines.
+struct Factor<'g> {
+    table: &'g String,
+    /// The positions in a range, or the beams that hold earlier ones.
+    positions: &'g str,
+    /// What they are computed from.
+    from: Vec<&'g str>,
+}
+
+fn factor<'g>(places: &Places<'g>, tensor: &'g str) -> Option<Factor<'g>> {
+    let rows = places.giver(tensor, "Reshape").map_or(tensor, |(_, reshape)| &reshape.input[0]);
+    let (_, gather) = places.giver(rows, "Gather")?;
+    let [table, rows] = gather.input.as_slice() else { return None };
+    places.constant(table).filter(|table| table.dims.len() == 2)?;
+    if let Some((beams, offset)) = held(places, rows) {
+        return (offset == 0).then(|| Factor { table, positions: beams, from: vec![beams] });
+    }
+    consecutive(places, rows)?;
+    let (_, range) = places.giver(rows, "Range")?;
+    let from = range.input.iter().map(String::as_str).collect();
+    Some(Factor { table, positions: rows, from })
+}
+
+/// Whether only attention to caches reads a tensor, perhaps in another shape.
+fn is_for_caches(places: &Places<'_>, tensor: &str) -> bool {
+    places.readers(tensor).iter().all(|&reader| {
+        let node = &places.graph.node[reader];
+        let is_reshape = || {
+            let reshape = places.node(reader, "Reshape")?;
+            Some(reshape.input[0] == tensor && is_for_caches(places, &reshape.output[0]))
+        };
+        node.op_type == CACHED || is_reshape() == Some(true)
+    })
 }

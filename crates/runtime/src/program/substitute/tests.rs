@@ -264,15 +264,8 @@ fn pasts_have_lengths_of_their_own_in_every_family() {
             }
         }
     }
-    // Embeddings that are normalised before positions are added, and rotations by consecutive
-    // positions.
-    let expected = [
-        "blenderbot-small",
-        "blenderbot-small-untied",
-        "t5gemma",
-        "t5gemma-source-output",
-        "t5gemma-untied",
-    ];
+    // Embeddings that are normalised before positions are added.
+    let expected = ["blenderbot-small", "blenderbot-small-untied"];
     assert_eq!(without, expected.map(|name| format!("strange/{name}")).into());
 }
 

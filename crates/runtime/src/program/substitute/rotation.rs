@@ -64,7 +64,8 @@ fn of_heads(places: &Places<'_>, index: usize) -> Option<RotatedHeads> {
     let [cosines, sines] = factors.map(|tensor| factor(places, tensor));
     let (cosines, sines) = (cosines?, sines?);
     let are_same = follow_rows && cosines.from == sines.from;
-    if !is_split || !are_same || !places.has_axes(rows, 2) {
+    let broadcasts = places.shape(out)? != places.shape(x)?;
+    if !is_split || !are_same || broadcasts || !places.has_axes(rows, 2) {
         return None;
     }
     let [rotated, heads] = ["rows", "heads"].map(|what| format!("{out}.rotated_{what}"));

@@ -1,6 +1,6 @@
 """Encoder-decoder Transformers: translate, export to ONNX and verify, without PyTorch.
 
-Texts are a string, or many in a list, a NumPy array, a pandas series or an Arrow array; translations come
+Texts are a string, or many in a list, a NumPy array, a series of pandas or Polars, or an Arrow array; translations come
 back as the texts came. Models are folders of Hugging Face checkpoints or exports. All classes release the
 GIL, can be shared between threads, and are pickled by the model's path and arguments: a process loads the
 model anew. A model cannot be used in a process that was forked after it was loaded; load it there, or
@@ -127,7 +127,7 @@ class Translator:
     def stream(self, text: str, **options: Unpack[Decoding]) -> Iterator[str]:
         """Parts of a translation as soon as they are final; not with beams."""
     def __call__(self, batch: Any, column: str = "text", to: str = "translation", **options: Unpack[Decoding]) -> Any:
-        """Translate a column of a dictionary, an Arrow table or a pandas frame into a new one, as Ray Data's
+        """Translate a column of a dictionary, an Arrow table or a frame of pandas or Polars into a new one, as Ray Data's
         `map_batches` and Spark's `mapInPandas` need it; other arguments are texts as of `translate`.
         """
     @property

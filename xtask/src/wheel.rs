@@ -19,6 +19,7 @@ const REQUIREMENTS: &[&str] = &[
     "pytest==9.2.0",
     "numpy",
     "pandas",
+    "polars",
     "pyarrow",
     "onnxruntime==1.31.1",
     "sacrebleu==2.6.0",

@@ -23,7 +23,7 @@ use cognate_folder::{
 use cognate_generate::FixedSizes;
 use cognate_graph::Program;
 use cognate_model::{Attentions, Front, Head, Layout, Model, Parts};
-use cognate_pipeline::{Error, ErrorKind, Languages, Notice, Result, listed};
+use cognate_pipeline::{CancellationToken, Error, ErrorKind, Languages, Notice, Result, listed};
 use cognate_text::{PieceModels, Tokenizer};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -56,6 +56,7 @@ pub struct Export {
     languages: Languages,
     force: bool,
     allow_non_finite: bool,
+    cancellation: CancellationToken,
 }
 
 /// An export that was written.
@@ -143,6 +144,7 @@ impl Export {
             languages: Languages::default(),
             force: false,
             allow_non_finite: false,
+            cancellation: CancellationToken::default(),
         }
     }
 
@@ -203,6 +205,9 @@ impl Export {
         force: bool;
         /// Whether weights that are infinite or not numbers are exported.
         allow_non_finite: bool;
+        /// Ends an export, of which nothing is left: within a decoding step of the calibration of
+        /// f16, else before the next stage. Ends a comparison after a batch.
+        cancellation: CancellationToken;
     }
 
     /// Messages about the model.
@@ -223,8 +228,8 @@ impl Export {
     /// Writes the folder `out`, which appears complete or not at all.
     ///
     /// # Errors
-    /// If the options contradict each other or the model, `out` exists and `force` is not set, or a
-    /// file cannot be written.
+    /// If the options contradict each other or the model, `out` exists and `force` is not set, a
+    /// file cannot be written, or the export is cancelled.
     pub fn write(&self, out: impl AsRef<Path>) -> Result<Exported> {
         self.write_with(out.as_ref(), &mut |_| {})
     }
@@ -253,6 +258,7 @@ impl Export {
         let generation = self.generation_text(&tokenizer)?;
         let graphs = graphs::graphs(self, layout, generation.as_deref(), events)?;
         let beside = self.beside(generation.as_deref(), events)?;
+        self.cancellation.check()?;
         let name = self.source.name();
         let origin = thread::scope(|scope| {
             let hashes = matches!(self.source, ModelSource::Checkpoint(_))
@@ -283,6 +289,7 @@ impl Export {
                 None => Origin::Preset { name, seed: self.seed },
             })
         })?;
+        self.cancellation.check()?;
         self.write_configuration(layout, &tokenizer, generation, &mut folder)?;
         if let Some((_, changed)) =
             self.model.weights().iter().find(|(_, recipe)| recipe.has_changed())
@@ -307,6 +314,7 @@ impl Export {
         (manifest.kept_in_f32, manifest.calibration) = (kept_in_f32, calibration);
         folder.write(Manifest::FILE, manifest.to_json().as_bytes())?;
         let notices = self.notices.iter().cloned().chain(notice).chain(tuning_notices).collect();
+        self.cancellation.check()?;
         Ok(Exported { files: folder.commit()?, manifest, notices })
     }
 

@@ -45,11 +45,12 @@ pub use cognate_generate::{EarlyStopping, Hypothesis};
 pub use cognate_images::Image;
 pub use cognate_model::{Layout, Preset};
 pub use cognate_pipeline::{
-    Class, Classifier, DecodingOptions, Details, EmbedOptions, Embedder, Error, ErrorKind,
-    Generator, ImageReader, Languages, Line, LineEvent, LineOptions, LoadOptions, Notice, Observer,
-    Pair, Result, SILERO_FILES, ScoredPair, Scorer, Segment, Semantics, Task, Transcriber,
-    TranscriberOptions, TranscriptFormat, Transcription, TranscriptionEvent, TranscriptionOptions,
-    TranslatedText, Translation, Translator, TranslatorOptions, Warning, Word,
+    CancellationToken, Class, Classifier, DecodingOptions, Details, EmbedOptions, Embedder, Error,
+    ErrorKind, Generator, ImageReader, Languages, Line, LineEvent, LineOptions, LoadOptions,
+    Notice, Observer, Pair, Result, SILERO_FILES, ScoredPair, Scorer, Segment, Semantics, Task,
+    Transcriber, TranscriberOptions, TranscriptFormat, Transcription, TranscriptionEvent,
+    TranscriptionOptions, TranslatedText, Translation, Translator, TranslatorOptions, Warning,
+    Word,
 };
 pub use cognate_runtime::{Device, Devices, Engine};
 pub use export::{ComparisonText, Export, ExportEvent, Exported};

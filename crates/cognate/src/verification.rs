@@ -11,7 +11,7 @@ use cognate_folder::{
 };
 use cognate_generate::{FixedSizes, Settings};
 use cognate_model::{Layout, Model};
-use cognate_pipeline::{Error, ErrorKind, Languages, Notice, Result};
+use cognate_pipeline::{CancellationToken, Error, ErrorKind, Languages, Notice, Result};
 use cognate_runtime::{Device, Engine};
 use cognate_verify::{EncoderSubject, Subject, Tolerance, engines};
 use std::path::Path;
@@ -25,6 +25,8 @@ pub struct VerifyOptions<'m> {
     pub languages: Languages,
     /// Where the engines run; on a GPU only ONNX Runtime does.
     pub device: Device,
+    /// Ends the verification within a decoding step.
+    pub cancellation: CancellationToken,
 }
 
 /// The result of a verification.
@@ -44,8 +46,8 @@ pub struct Verified {
 ///
 /// # Errors
 /// If the folder is not an export of Cognate, its weights are changed by the export and no model is
-/// given, or an engine fails. Errors that exceed their bounds are not an `Err`: see
-/// [`Verification::passed`].
+/// given, an engine fails, or the verification is cancelled. Errors that exceed their bounds are not
+/// an `Err`: see [`Verification::passed`].
 pub fn verify(
     folder: &Path,
     options: &VerifyOptions<'_>,
@@ -63,6 +65,7 @@ pub fn verify(
     Manifest::check(folder)?;
     let mut manifest = Manifest::read(folder)?;
     let verified = run(folder, manifest.as_ref(), options, progress)?;
+    options.cancellation.check()?;
     if let Some(manifest) = &mut manifest {
         store(manifest, &verified.report);
         manifest.write(folder)?;
@@ -80,8 +83,9 @@ fn run(
     find_graphs(folder, Engine::Ort, options.device)?;
     let precision =
         manifest.and_then(|manifest| manifest.precision.parse().ok()).unwrap_or_default();
-    let tolerance = Tolerance::of(precision);
-    let files = manifest.map_or(Ok(Vec::new()), |manifest| files(folder, manifest))?;
+    let (tolerance, cancellation) = (Tolerance::of(precision), options.cancellation.clone());
+    let files =
+        manifest.map_or(Ok(Vec::new()), |manifest| files(folder, manifest, &cancellation))?;
     let damaged: Vec<_> = files
         .iter()
         .filter(|file| !file.passed())
@@ -109,8 +113,15 @@ fn run(
     if model.config().require_decoder().is_err() {
         let Encoded { verification: sentences, notices, .. } =
             sentences::encode_alone(folder, model.config())?;
-        let subject =
-            EncoderSubject { folder, layout, model, sentences, seed: sentences::SEED, tolerance };
+        let subject = EncoderSubject {
+            folder,
+            layout,
+            model,
+            sentences,
+            seed: sentences::SEED,
+            tolerance,
+            cancellation,
+        };
         let mut report = cognate_verify::verify_encoder(
             &subject,
             &engines(layout, options.device)?,
@@ -127,7 +138,17 @@ fn run(
     let sizes = manifest.and_then(|manifest| {
         Some(FixedSizes { batch: manifest.max_batch?, length: manifest.max_length? })
     });
-    let subject = Subject { folder, layout, model, settings, sentences, sizes, seed, tolerance };
+    let subject = Subject {
+        folder,
+        layout,
+        model,
+        settings,
+        sentences,
+        sizes,
+        seed,
+        tolerance,
+        cancellation,
+    };
     let runtimes = engines(layout, options.device)?;
     if runtimes.is_empty() {
         let message = format!(
@@ -151,7 +172,11 @@ fn run(
 
 /// The hashes of graphs and weights of an export. The checkpoint of an export in place has one
 /// after its first verification.
-fn files(folder: &Path, manifest: &Manifest) -> Result<Vec<FileReport>> {
+fn files(
+    folder: &Path,
+    manifest: &Manifest,
+    cancellation: &CancellationToken,
+) -> Result<Vec<FileReport>> {
     let mut exported: Vec<_> = manifest
         .files
         .iter()
@@ -162,6 +187,7 @@ fn files(folder: &Path, manifest: &Manifest) -> Result<Vec<FileReport>> {
             .extend(files.iter().map(|(file, stamp)| (file, stamp.bytes, stamp.blake3.as_ref())));
     }
     let report = |(file, bytes, exported): (&String, u64, Option<&String>)| {
+        cancellation.check()?;
         let path = folder.join(file);
         let unreadable = |error| {
             Error::new(ErrorKind::Folder, format!("{}: cannot be read: {error}", path.display()))

@@ -6,6 +6,7 @@ use crate::error::Cause;
 use crate::scores::{Columns, largest, log_softmax};
 use crate::{Decoder, Hypothesis, Result, Settings, Sources};
 use ndarray::Array2;
+use std::ops::ControlFlow;
 
 /// A target's log-probabilities under a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +50,7 @@ pub fn score(
     let mut scored = vec![Scored { log_probabilities: Vec::new(), total: 0.0 }; targets.len()];
     follow(decoder, batch.sources, &whole, settings, |sentence, step, columns, logits| {
         if step < prefix(sentence).len() {
-            return Ok(());
+            return Ok(ControlFlow::Continue(()));
         }
         largest(logits).map_err(|why| Cause::scores(why, batch.number(sentence), step + 1))?;
         log_softmax(logits);
@@ -59,7 +60,7 @@ pub fn score(
         let log_probability =
             log_probability.ok_or(Cause::Vocabulary { sentence, token, vocab })?;
         scored[sentence].log_probabilities.push(log_probability);
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     })?;
     for scored in &mut scored {
         scored.total =
@@ -87,12 +88,12 @@ pub fn greedy_choices<'a>(
     hypotheses: &[Hypothesis],
     settings: &Settings,
 ) -> Result<Vec<Vec<i64>>> {
-    greedy_steps(decoder, sources, hypotheses, settings, |_| {})
+    greedy_steps(decoder, sources, hypotheses, settings, |_| ControlFlow::Continue(()))
 }
 
 /// [`greedy_choices`], with the logits `[vocab]` of each step, before any constraint, passed to
 /// `observe`; a decoder that searches by itself has none to pass. The steps of all sentences come
-/// before the next steps.
+/// before the next steps. If it returns [`ControlFlow::Break`], the choices end.
 ///
 /// # Errors
 /// If a source is empty or the engine fails.
@@ -104,7 +105,7 @@ pub fn greedy_steps<'a>(
     sources: impl Into<Sources<'a>>,
     hypotheses: &[Hypothesis],
     settings: &Settings,
-    mut observe: impl FnMut(&[f32]),
+    mut observe: impl FnMut(&[f32]) -> ControlFlow<()>,
 ) -> Result<Vec<Vec<i64>>> {
     let sources = sources.into();
     assert_eq!(sources.len(), hypotheses.len(), "a hypothesis for each source");
@@ -134,26 +135,28 @@ pub fn greedy_steps<'a>(
         .collect::<Result<Vec<Prompt>>>()?;
     let mut choices = vec![Vec::new(); sources.len()];
     follow(decoder, sources, &whole, settings, |sentence, step, columns, logits| {
-        observe(logits);
+        if observe(logits).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
         let tokens: Vec<_> =
             prompts[sentence].tokens.iter().chain(&whole[sentence][..step]).copied().collect();
         settings
             .constrain(&Context { prompt: &prompts[sentence], tokens: &tokens, columns }, logits);
         let (place, _) = largest(logits).map_err(|why| prompts[sentence].refuse(&tokens, why))?;
         choices[sentence].push(columns.token(place));
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     })?;
     Ok(choices)
 }
 
 /// Calls `at` with each sentence, step, columns and logits of `targets[sentence][step]`. Sentences
-/// leave the batch at the end of their targets.
+/// leave the batch at the end of their targets. All end if it returns [`ControlFlow::Break`].
 fn follow(
     decoder: &mut dyn Decoder,
     sources: Sources<'_>,
     targets: &[Vec<i64>],
     settings: &Settings,
-    mut at: impl FnMut(usize, usize, Columns<'_>, &mut [f32]) -> Result<()>,
+    mut at: impl FnMut(usize, usize, Columns<'_>, &mut [f32]) -> Result<ControlFlow<()>>,
 ) -> Result<()> {
     if sources.is_empty() {
         return Ok(());
@@ -183,9 +186,11 @@ fn follow(
         let tokens = Array2::from_shape_fn((rows.len(), 1), |(row, _)| before(rows[row]));
         let mut logits = decoder.advance(None, &tokens)?;
         for (row, &sentence) in rows.iter().enumerate() {
-            logits
-                .rows(row)
-                .try_for_each(|row| at(sentence, step, row.columns, row.into_logits()))?;
+            for row in logits.rows(row) {
+                if at(sentence, step, row.columns, row.into_logits())?.is_break() {
+                    return Ok(());
+                }
+            }
         }
     }
     Ok(())

@@ -11,6 +11,7 @@
 //! [`Notice`]s and [`Warning`]s.
 
 mod batches;
+mod cancellation;
 mod classify;
 mod copies;
 mod embed;
@@ -35,6 +36,7 @@ mod translation;
 mod translator;
 
 pub use batches::{BatchLimit, batches, in_batches};
+pub use cancellation::CancellationToken;
 pub use classify::{Class, Classifier};
 pub use embed::{EmbedOptions, Embedder};
 pub use encoder::{LoadedEncoder, Part, token_means};

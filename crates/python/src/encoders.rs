@@ -8,7 +8,6 @@ use cognate::{EmbedOptions, ErrorKind, ModelSource, Pooling};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyTuple};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 
 /// A model that turns texts into vectors.
 #[pyclass(module = "cognate", frozen, subclass)]
@@ -145,8 +144,8 @@ fn run<'py, T: Send>(
 ) -> PyResult<(Vec<T>, Container<'py>)> {
     made.check_process()?;
     let (texts_of, container) = texts::read(texts)?;
-    let found = interruptible(texts.py(), |is_wanted| {
-        work(&texts_of, &|| is_wanted.load(Ordering::Relaxed))
+    let found = interruptible(texts.py(), |cancellation| {
+        work(&texts_of, &|| !cancellation.is_cancelled())
     })?;
     Ok((found.map_err(raised)?, container))
 }

@@ -45,7 +45,7 @@ pub(crate) fn export<'py>(
     let languages = keywords.languages()?;
     let allow_non_finite = keywords.take("allow_non_finite")?.unwrap_or(false);
     keywords.end()?;
-    let written = interruptible(py, |_| -> cognate::Result<_> {
+    let written = interruptible(py, |cancellation| -> cognate::Result<_> {
         let source = ModelSource::find(&model)?.into_checkpoint();
         let is_encoder = match (&source, is_encoder) {
             (_, Some(is_encoder)) => is_encoder,
@@ -64,7 +64,7 @@ pub(crate) fn export<'py>(
             .attentions(attentions)
             .languages(languages);
         let export = export.force(force).allow_non_finite(allow_non_finite);
-        export.block_size(block_size).write(&out)
+        export.block_size(block_size).cancellation(cancellation.clone()).write(&out)
     })?;
     let written = written.map_err(raised)?;
     warn(py, &written.notices)?;
@@ -84,7 +84,7 @@ pub(crate) fn verify<'py>(
     let mut keywords = Keywords::of(options)?;
     let languages = keywords.languages()?;
     keywords.end()?;
-    let verified = interruptible(py, |_| -> cognate::Result<_> {
+    let verified = interruptible(py, |cancellation| -> cognate::Result<_> {
         let checkpoint = checkpoint
             .map(|checkpoint| Export::open_for(&folder, &checkpoint, false))
             .transpose()?;
@@ -93,6 +93,7 @@ pub(crate) fn verify<'py>(
             &VerifyOptions {
                 model: checkpoint.as_ref().map(Export::model),
                 languages,
+                cancellation: cancellation.clone(),
                 ..VerifyOptions::default()
             },
             |_| {},

@@ -1,8 +1,8 @@
 //! Work without the GIL that Ctrl-C ends.
 
+use cognate::CancellationToken;
 use pyo3::prelude::*;
 use std::panic;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use std::time::Duration;
 /// How often signals are looked for.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Runs `work` on another thread while this one releases the GIL and looks for signals. After a
-/// signal whose handler raises, as that of Ctrl-C, the flag becomes false, and the exception is
-/// raised as soon as `work` ends.
+/// Runs `work` on another thread while this one releases the GIL and looks for signals. A signal
+/// whose handler raises, as that of Ctrl-C, cancels it, and the exception is raised as soon as
+/// `work` ends.
 pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
-    work: impl FnOnce(&AtomicBool) -> T + Send,
+    work: impl FnOnce(&CancellationToken) -> T + Send,
 ) -> PyResult<T> {
-    let is_wanted = AtomicBool::new(true);
+    let cancellation = CancellationToken::default();
     let (sender, mut done) = mpsc::channel();
     thread::scope(|scope| {
         let running = scope.spawn(|| {
-            let result = work(&is_wanted);
+            let result = work(&cancellation);
             // The receiver lives as long as this scope.
             let _ = sender.send(());
             result
@@ -38,7 +38,7 @@ pub(crate) fn interruptible<T: Send>(
                 && let Err(error) = py.check_signals()
             {
                 raised = Some(error);
-                is_wanted.store(false, Ordering::Relaxed);
+                cancellation.cancel();
             }
         }
         let result =

@@ -1,5 +1,6 @@
-//! Texts in and out: one string, or many in a list, a NumPy array, a pandas series or an array of
-//! pyarrow. Others that can be iterated, such as a Polars series, come back as a list.
+//! Texts in and out: one string, or many in a list, a NumPy array, a series of pandas or Polars, or
+//! an array of pyarrow, as which other arrays with Arrow's PyCapsule interface come back. What else
+//! can be iterated comes back as a list.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -17,6 +18,8 @@ pub(crate) enum Container<'py> {
     Arrow(Bound<'py, PyAny>),
     /// A pandas series.
     Pandas(Bound<'py, PyAny>),
+    /// A Polars series.
+    Polars(Bound<'py, PyAny>),
 }
 
 /// The texts of an argument.
@@ -37,7 +40,13 @@ pub(crate) fn read<'py>(texts: &Bound<'py, PyAny>) -> PyResult<(Vec<String>, Con
         }
         "pyarrow" => (texts.call_method0("to_pylist")?, Container::Arrow(texts.getattr("type")?)),
         "pandas" => (texts.call_method0("tolist")?, Container::Pandas(texts.clone())),
-        _ => (texts.clone(), Container::List),
+        "polars" => (texts.call_method0("to_list")?, Container::Polars(texts.clone())),
+        _ => match in_pyarrow(texts)? {
+            Some(array) => {
+                (array.call_method0("to_pylist")?, Container::Arrow(array.getattr("type")?))
+            }
+            None => (texts.clone(), Container::List),
+        },
     };
     let text = |(place, item): (usize, PyResult<Bound<'py, PyAny>>)| -> PyResult<String> {
         let item = item?;
@@ -54,6 +63,19 @@ pub(crate) fn read<'py>(texts: &Bound<'py, PyAny>) -> PyResult<(Vec<String>, Con
         .try_iter()
         .map_err(|_| PyTypeError::new_err("texts: expected a string, or a list, NumPy array, pandas series or Arrow array of strings"))?;
     Ok((items.enumerate().map(text).collect::<PyResult<_>>()?, container))
+}
+
+/// An array of another package with Arrow's PyCapsule interface, if pyarrow is installed.
+fn in_pyarrow<'py>(texts: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let interfaces = [("__arrow_c_array__", "array"), ("__arrow_c_stream__", "chunked_array")];
+    for (interface, make) in interfaces {
+        if texts.hasattr(interface)?
+            && let Ok(arrow) = texts.py().import("pyarrow")
+        {
+            return arrow.call_method1(make, (texts,)).map(Some);
+        }
+    }
+    Ok(None)
 }
 
 impl<'py> Container<'py> {
@@ -83,6 +105,10 @@ impl<'py> Container<'py> {
             Self::Pandas(series) => {
                 keywords.set_item("index", series.getattr("index")?)?;
                 py.import("pandas")?.call_method("Series", (texts,), Some(&keywords))
+            }
+            Self::Polars(series) => {
+                keywords.set_item("dtype", py.import("polars")?.getattr("String")?)?;
+                series.get_type().call((series.getattr("name")?, texts), Some(&keywords))
             }
         }
     }

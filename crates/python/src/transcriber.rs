@@ -12,7 +12,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyTuple};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 
 /// A speech model that transcribes audio.
 #[pyclass(module = "cognate", frozen, subclass)]
@@ -69,12 +68,12 @@ impl Transcriber {
             .with(TranscriptionOptions::from_json(&all).map_err(raised)?)
             .map_err(raised)?;
         let (py, audio) = (audio.py(), Audio::read(audio)?);
-        let found = interruptible(py, |is_wanted| {
+        let found = interruptible(py, |cancellation| {
             let reader = match audio {
                 Audio::File(path) => AudioReader::open(&path)?,
                 Audio::Bytes(bytes) => AudioReader::from_bytes("audio", bytes)?,
             };
-            transcriber.transcribe_while(reader, &mut |_| {}, &|| is_wanted.load(Ordering::Relaxed))
+            transcriber.transcribe_while(reader, &mut |_| {}, &|| !cancellation.is_cancelled())
         })?;
         loads(py, &TranscriptFormat::object(&found.map_err(raised)?).to_string())
     }

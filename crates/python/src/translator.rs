@@ -9,7 +9,6 @@ use cognate::{TranslatedText, Translation, TranslatorOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 
 /// A model that translates.
 #[pyclass(module = "cognate", frozen, subclass)]
@@ -119,8 +118,8 @@ impl Translator {
         streaming::start(self.with(options)?, text)
     }
 
-    /// Translates a column of a dictionary, an Arrow table or a pandas frame into a new one; other
-    /// arguments as `translate`.
+    /// Translates a column of a dictionary, an Arrow table or a frame of pandas or Polars into a new
+    /// one; other arguments as `translate`.
     #[pyo3(signature = (batch, column = "text", to = "translation", **options))]
     fn __call__<'py>(
         &self,
@@ -142,6 +141,10 @@ impl Translator {
             let columns = PyDict::new(batch.py());
             columns.set_item(to, self.translate(&batch.get_item(column)?, options)?)?;
             return batch.call_method("assign", (), Some(&columns));
+        }
+        if batch.hasattr("with_columns")? {
+            let translated = self.translate(&batch.get_item(column)?, options)?;
+            return batch.call_method1("with_columns", (translated.call_method1("alias", (to,))?,));
         }
         self.translate(batch, options)
     }
@@ -190,8 +193,8 @@ impl Translator {
         self.made.check_process()?;
         let translator = self.with(options)?;
         let (sentences, container) = texts::read(texts)?;
-        let run = interruptible(texts.py(), |is_wanted| {
-            translator.translate_while(&sentences, || is_wanted.load(Ordering::Relaxed))
+        let run = interruptible(texts.py(), |cancellation| {
+            translator.translate_while(&sentences, || !cancellation.is_cancelled())
         })?;
         Ok((run.map_err(raised)?, container))
     }

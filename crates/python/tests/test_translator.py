@@ -62,6 +62,30 @@ def test_arrow_and_pandas(translator):
     assert frame["translation"].tolist() == expected and frame["translation"].index.tolist() == [5, 9]
 
 
+def test_polars_and_arrow_s_capsules(translator):
+    texts = ["Two dogs.", "A man."]
+    expected = translator.translate(texts)
+    polars = pytest.importorskip("polars")
+    found = translator.translate(polars.Series("en", texts))
+    assert (type(found), found.name, found.dtype) == (polars.Series, "en", polars.String)
+    assert found.to_list() == expected and translator.translate(polars.Series("en", [], polars.String)).dtype == polars.String
+    frame = translator(polars.DataFrame({"text": texts, "id": [5, 9]}))
+    assert frame.columns == ["text", "id", "translation"] and frame["translation"].to_list() == expected
+    arrow = pytest.importorskip("pyarrow")
+
+    class Array:
+        """An array of another package."""
+
+        def __init__(self, array, interface):
+            setattr(type(self), interface, lambda self, requested_schema=None: getattr(array, interface)(requested_schema))
+
+    for array, interface in [(arrow.array(texts), "__arrow_c_array__"), (arrow.chunked_array([texts[:1], texts[1:]]), "__arrow_c_stream__")]:
+        found = translator.translate(type("Array", (Array,), {})(array, interface))
+        assert found.type == arrow.string() and found.to_pylist() == expected
+    with pytest.raises(TypeError, match="texts: expected strings, found int at index 0"):
+        translator.translate(type("Array", (Array,), {})(arrow.array([1, 2]), "__arrow_c_array__"))
+
+
 def test_bad_arguments(translator, model):
     cases = [
         (lambda: cognate.Translator("/no/such/folder"), "folder", "no such file or folder"),
@@ -205,6 +229,8 @@ ENDLESS = {
     "stream": ("cognate.Translator(sys.argv[1], workers=1)", "[list(model.stream('A man is riding a bicycle.')) for _ in range(10**6)]"),
     "embed": ("cognate.Embedder(sys.argv[1], workers=1)", "model.embed(['A man is riding a bicycle along a street.'] * 500000)"),
     "transcribe": ("cognate.Transcriber(sys.argv[2], workers=1)", "model.transcribe(numpy.random.default_rng(1).normal(0, 0.1, 16000 * 600))"),
+    "export": ("tempfile.mkdtemp()", "cognate.export('preset:base', model + '/out', precision='f16')"),
+    "verify": ("(folder := tempfile.mkdtemp(), cognate.export('preset:base', folder, force=True))[0]", "[cognate.verify(model) for _ in range(10**6)]"),
 }
 
 
@@ -214,7 +240,7 @@ def test_ctrl_c_ends_work_within_a_step(work, model, speech_model):
     load, call = ENDLESS[work]
     program = textwrap.dedent(
         f"""
-        import sys, threading, time, os, signal, numpy, cognate
+        import sys, tempfile, threading, time, os, signal, numpy, cognate
         # A background job ignores it otherwise.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         model = {load}

@@ -2,16 +2,17 @@
 
 use crate::alone::cosines;
 use crate::cases::{Inputs, cases};
+use crate::decoding::Decoding;
+use crate::error::check;
 use crate::search::verify_search;
 use crate::{CLOSE, Error, Measured, Result, Tolerance, compare};
-use cognate_folder::{DecodingReport, OutputReport, RuntimeReport, StepsReport, Verification};
-use cognate_generate::{
-    Decoder, FixedSizes, Hypothesis, Settings, Sources, decoder, generate, greedy_steps,
-};
+use cognate_folder::{DecodingReport, OutputReport, RuntimeReport, Verification};
+use cognate_generate::{Decoder, FixedSizes, Hypothesis, Settings, Sources, decoder};
 use cognate_model::interface::{
     ATTENTION_MASK, ENCODER_HIDDEN_STATES, LAST_HIDDEN_STATE, LOGITS, LOGITS_SCALE,
 };
 use cognate_model::{Attentions, Front, Layout, Model, without_layer};
+use cognate_pipeline::CancellationToken;
 use cognate_runtime::{Options, Reference, Runtime, Session, Source, Value, Values};
 use ndarray::Array1;
 use std::collections::BTreeMap;
@@ -44,6 +45,18 @@ pub struct Subject<'a> {
     /// sentences must be equal; beyond it, single steps are compared, of which the share
     /// [`Tolerance::equal_steps`] must be equal.
     pub tolerance: Tolerance,
+    /// Ends the verification within a decoding step.
+    pub cancellation: CancellationToken,
+}
+
+impl Subject<'_> {
+    pub(crate) fn decoding<'a>(
+        &'a self,
+        sources: Sources<'a>,
+        settings: &'a Settings,
+    ) -> Decoding<'a> {
+        Decoding { sources, settings, cancellation: &self.cancellation }
+    }
 }
 
 /// Maximum number of new tokens of a sentence: enough for pasts to grow, few enough for f64 on
@@ -69,8 +82,8 @@ struct Batch {
 /// Measures each runtime against the f64 reference; `progress` receives the current step.
 ///
 /// # Errors
-/// If an engine cannot load or run the folder. A violated bound is not an error: see
-/// [`Verification::passed`].
+/// If an engine cannot load or run the folder, or the verification is cancelled. A violated bound
+/// is not an error: see [`Verification::passed`].
 pub fn verify(
     subject: &Subject<'_>,
     runtimes: &[(Box<dyn Runtime>, Options)],
@@ -110,6 +123,7 @@ pub fn verify(
             }
             let (mut outputs, mut states) = (BTreeMap::new(), Vec::new());
             for Batch { graph, inputs, expected } in &batches {
+                check(&subject.cancellation)?;
                 let found = scaled(run(&mut sessions[*graph], inputs)?)?;
                 if audio.is_some() {
                     states
@@ -126,7 +140,7 @@ pub fn verify(
             let mut found = Vec::new();
             for settings in &methods {
                 progress(&format!("{}, {}", runtime.name(), method(settings)));
-                found.push(decode(decoder.as_mut(), sources, settings)?);
+                found.push(subject.decoding(sources, settings).generate(decoder.as_mut())?);
             }
             decoded.push(found);
             let steps = match subject.tolerance.relative_l2 > CLOSE.relative_l2 {
@@ -134,11 +148,9 @@ pub fn verify(
                     progress(&format!("{}, greedy steps", runtime.name()));
                     let expected = expected.wait()?;
                     let wanted = subject.tolerance.equal_steps;
-                    let (steps, found) = along(
+                    let (steps, found) = subject.decoding(sources, &methods[0]).along(
                         decoder.as_mut(),
-                        sources,
                         &expected.decoded[0],
-                        &methods[0],
                         wanted,
                     )?;
                     if let Some(logits) = &expected.logits {
@@ -199,18 +211,14 @@ impl Expected {
         let mut reference = join(subject, load_reference(subject)?)?;
         let decoded = methods
             .iter()
-            .map(|settings| decode(reference.as_mut(), sources, settings))
+            .map(|settings| subject.decoding(sources, settings).generate(reference.as_mut()))
             .collect::<Result<Vec<_>>>()?;
         let logits = match least_cosine_of_audio(subject) {
             Some(_) => Some(
-                along(
-                    reference.as_mut(),
-                    sources,
-                    &decoded[0],
-                    &methods[0],
-                    subject.tolerance.equal_steps,
-                )?
-                .1,
+                subject
+                    .decoding(sources, &methods[0])
+                    .along(reference.as_mut(), &decoded[0], subject.tolerance.equal_steps)?
+                    .1,
             ),
             None => None,
         };
@@ -303,6 +311,7 @@ fn batches(
 ) -> Result<Vec<Batch>> {
     let (config, mut batches) = (subject.model.config(), Vec::new());
     for case in cases(config, subject.layout) {
+        check(&subject.cancellation)?;
         let [encoder, decoder] = reference.as_mut_slice() else {
             let given = inputs.causal(subject.layout, case, config);
             let expected = run(&mut reference[0], &given)?;
@@ -360,50 +369,6 @@ pub(crate) fn join(subject: &Subject<'_>, sessions: Sessions) -> Result<Box<dyn 
 
 pub(crate) fn run(session: &mut Box<dyn Session>, inputs: &Values) -> Result<Values> {
     session.run(inputs).map_err(|error| Error::runtime(session.engine(), error))
-}
-
-pub(crate) fn decode(
-    decoder: &mut dyn Decoder,
-    sources: Sources<'_>,
-    settings: &Settings,
-) -> Result<Vec<Hypothesis>> {
-    let decoded = generate(decoder, sources, settings);
-    decoded.map_err(|error| Error::runtime(decoder.engine(), error))
-}
-
-/// The choices of greedy decoding, each after the reference's own tokens, and the logits of all
-/// steps.
-pub(crate) fn along(
-    decoder: &mut dyn Decoder,
-    sources: Sources<'_>,
-    expected: &[Hypothesis],
-    settings: &Settings,
-    wanted: f64,
-) -> Result<(StepsReport, Vec<f32>)> {
-    let mut logits = Vec::new();
-    let found =
-        greedy_steps(decoder, sources, expected, settings, |row| logits.extend_from_slice(row));
-    let found = found.map_err(|error| Error::runtime(decoder.engine(), error))?;
-    let mut report = StepsReport { steps: 0, equal: 0, wanted: 0 };
-    for (found, expected) in found.iter().zip(expected) {
-        for (index, token) in found.iter().enumerate() {
-            let is_equal = expected
-                .tokens
-                .get(index)
-                .map_or_else(|| settings.eos_tokens.contains(token), |expected| expected == token);
-            report.steps += 1;
-            report.equal += usize::from(is_equal);
-        }
-    }
-    report.wanted = least_equal(report.steps, wanted);
-    Ok((report, logits))
-}
-
-/// The least number of equal steps for a share of them. A share below 1 lets one step differ, also
-/// where it is of fewer steps than that takes: 1 of 93 differs in a model of width 16 in f16.
-fn least_equal(steps: usize, share: f64) -> usize {
-    let least = (share * steps as f64).ceil() as usize;
-    if share < 1.0 { least.min(steps.saturating_sub(1)) } else { least }
 }
 
 fn logits_of(all: Vec<f32>) -> Value {
@@ -504,13 +469,6 @@ mod tests {
             alignment: Vec::new(),
             observed: None,
         }
-    }
-
-    #[test]
-    fn one_step_may_differ_where_not_all_must_be_equal() {
-        let least = [(0, 0.99), (1, 0.99), (93, 0.99), (160, 0.99), (1000, 0.99), (93, 1.0)]
-            .map(|(steps, share)| least_equal(steps, share));
-        assert_eq!(least, [0, 0, 92, 159, 990, 93]);
     }
 
     /// The reference is certain of all steps except one, whose margin is a tie.

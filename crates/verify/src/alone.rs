@@ -2,6 +2,7 @@
 
 use crate::agreement::{is_known, measure, row, run};
 use crate::cases::Inputs;
+use crate::error::check;
 use crate::half::{Largest, observed};
 use crate::{Error, Form, Result, Tolerance};
 use cognate_folder::{RuntimeReport, VectorComparison, VectorsReport, Verification};
@@ -9,7 +10,7 @@ use cognate_graph::Program;
 use cognate_model::interface::{ATTENTION_MASK, LAST_HIDDEN_STATE, LOGITS};
 use cognate_model::{Attentions, Layout, Model, without_layer};
 use cognate_passes::half::{Facts, Kept, half};
-use cognate_pipeline::token_means;
+use cognate_pipeline::{CancellationToken, token_means};
 use cognate_runtime::{Options, Reference, Runtime, Session, Source, Values};
 use ndarray::ArrayD;
 use std::collections::BTreeMap;
@@ -30,13 +31,15 @@ pub struct EncoderSubject<'a> {
     pub seed: u64,
     /// The bound on errors.
     pub tolerance: Tolerance,
+    /// Ends the verification after a batch.
+    pub cancellation: CancellationToken,
 }
 
 /// Measures each runtime against the f64 reference; `progress` receives the current step.
 ///
 /// # Errors
-/// If an engine cannot load or run the folder. A violated bound is not an error: see
-/// [`Verification::passed`].
+/// If an engine cannot load or run the folder, or the verification is cancelled. A violated bound
+/// is not an error: see [`Verification::passed`].
 pub fn verify_encoder(
     subject: &EncoderSubject<'_>,
     runtimes: &[(Box<dyn Runtime>, Options)],
@@ -49,8 +52,11 @@ pub fn verify_encoder(
     let mut report =
         Verification::new(reference.engine(), subject.tolerance.relative_l2, subject.seed);
     let inputs = Inputs::new(subject.seed).alone(subject.model.config(), &subject.sentences);
-    let expected =
-        inputs.iter().map(|inputs| run(&mut reference, inputs)).collect::<Result<Vec<_>>>()?;
+    let expected = inputs.iter().map(|inputs| {
+        check(&subject.cancellation)?;
+        run(&mut reference, inputs)
+    });
+    let expected = expected.collect::<Result<Vec<_>>>()?;
     report.batches = inputs.len();
     for (runtime, options) in runtimes {
         progress(runtime.name());
@@ -64,6 +70,7 @@ pub fn verify_encoder(
         }
         let (mut outputs, mut texts) = (BTreeMap::new(), Vec::new());
         for (inputs, expected) in inputs.iter().zip(&expected) {
+            check(&subject.cancellation)?;
             let found = run(&mut session, inputs)?;
             texts.extend(vectors(inputs, &found)?.into_iter().zip(vectors(inputs, expected)?));
             for (name, expected) in expected.iter() {

@@ -1,5 +1,7 @@
 //! Errors of a verification.
 
+use cognate_pipeline::CancellationToken;
+
 /// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -16,6 +18,8 @@ pub enum ErrorKind {
     Model,
     /// An engine failed.
     Runtime,
+    /// The caller cancelled the verification.
+    Cancelled,
 }
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -26,6 +30,8 @@ pub(crate) enum Cause {
     Graph(#[from] cognate_graph::Error),
     #[error("{engine}: {message}")]
     Runtime { engine: String, message: String },
+    #[error("cancelled")]
+    Cancelled,
 }
 
 impl Error {
@@ -34,12 +40,19 @@ impl Error {
         match self.0 {
             Cause::Model(_) | Cause::Graph(_) => ErrorKind::Model,
             Cause::Runtime { .. } => ErrorKind::Runtime,
+            Cause::Cancelled => ErrorKind::Cancelled,
         }
     }
 
     pub(crate) fn runtime(engine: &str, message: impl std::fmt::Display) -> Self {
         Cause::Runtime { engine: engine.into(), message: message.to_string() }.into()
     }
+}
+
+/// # Errors
+/// If the verification is cancelled.
+pub(crate) fn check(cancellation: &CancellationToken) -> Result<()> {
+    if cancellation.is_cancelled() { Err(Cause::Cancelled.into()) } else { Ok(()) }
 }
 
 impl From<cognate_model::Error> for Error {
@@ -59,6 +72,7 @@ impl From<Error> for cognate_pipeline::Error {
         let kind = match error.kind() {
             ErrorKind::Model => cognate_pipeline::ErrorKind::Folder,
             ErrorKind::Runtime => cognate_pipeline::ErrorKind::Engine,
+            ErrorKind::Cancelled => cognate_pipeline::ErrorKind::Cancelled,
         };
         Self::new(kind, error)
     }

@@ -6,16 +6,19 @@
 //! f16 does: if greedy decoding chooses other tokens, more nodes stay f32.
 
 use crate::HALF;
-use crate::agreement::{NEW_TOKENS, along};
+use crate::agreement::NEW_TOKENS;
 use crate::cases::{Inputs, RandomSources, cases};
+use crate::decoding::Decoding;
+use crate::error::check;
 use crate::{Error, Result};
 use cognate_folder::{Calibration, Caution, StepsReport};
-use cognate_generate::{Decoder, Hypothesis, Settings, decoder, generate};
+use cognate_generate::{Decoder, Hypothesis, Settings, decoder};
 use cognate_graph::Program;
 use cognate_model::interface::{ATTENTION_MASK, is_cross, is_past, past_of};
 use cognate_model::{Attentions, Layout, Model};
 use cognate_passes::fuse::fuse;
 use cognate_passes::half::{Facts, Kept, half};
+use cognate_pipeline::CancellationToken;
 use cognate_runtime::{Options, Reference, Runtime, Session, Source};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -33,6 +36,8 @@ pub struct Sample {
     pub settings: Settings,
     /// The seed of the random batches.
     pub seed: u64,
+    /// Ends the conversion within a decoding step.
+    pub cancellation: CancellationToken,
 }
 
 /// The graphs that are converted.
@@ -78,7 +83,7 @@ fn keeps(caution: Caution, node: &str) -> bool {
 /// set.
 ///
 /// # Errors
-/// If the sample cannot be run.
+/// If the sample cannot be run, or the conversion is cancelled.
 pub fn in_half(
     model: &Model,
     form: Form,
@@ -117,7 +122,7 @@ pub fn in_half(
         let converted = half(&programs.iter().collect::<Vec<_>>(), facts)?;
         progress("greedy steps in f16, by the reference evaluator in f32");
         let mut joined = join(model, form.layout, loaded(&converted.programs)?, &settings)?;
-        let steps = tuned.steps(joined.as_mut(), &settings)?;
+        let steps = tuned.steps(joined.as_mut(), &settings, &sample.cancellation)?;
         made = Some((converted, caution, steps, joined));
         if steps.passed() {
             break;
@@ -125,7 +130,7 @@ pub fn in_half(
     }
     let (converted, caution, tuned, mut joined) = made.expect("there is a first try");
     progress("greedy steps of held-out sentences in f16, by the reference evaluator in f32");
-    let held_out = held_out.steps(joined.as_mut(), &settings)?;
+    let held_out = held_out.steps(joined.as_mut(), &settings, &sample.cancellation)?;
     Ok(InHalf {
         programs: converted.programs,
         kept: converted.kept,
@@ -158,14 +163,26 @@ struct Translated {
 }
 
 impl Translated {
-    fn new(decoder: &mut dyn Decoder, sources: RandomSources, settings: &Settings) -> Result<Self> {
-        let hypotheses = generate(decoder, &sources, settings).map_err(failed)?;
+    fn new(
+        decoder: &mut dyn Decoder,
+        sources: RandomSources,
+        settings: &Settings,
+        cancellation: &CancellationToken,
+    ) -> Result<Self> {
+        let decoding = Decoding { sources: (&sources).into(), settings, cancellation };
+        let hypotheses = decoding.generate(decoder)?;
         Ok(Self { sources, hypotheses })
     }
 
     /// Counts the steps in which `decoder` makes the same choice.
-    fn steps(&self, decoder: &mut dyn Decoder, settings: &Settings) -> Result<StepsReport> {
-        Ok(along(decoder, (&self.sources).into(), &self.hypotheses, settings, HALF.equal_steps)?.0)
+    fn steps(
+        &self,
+        decoder: &mut dyn Decoder,
+        settings: &Settings,
+        cancellation: &CancellationToken,
+    ) -> Result<StepsReport> {
+        let decoding = Decoding { sources: (&self.sources).into(), settings, cancellation };
+        Ok(decoding.along(decoder, &self.hypotheses, HALF.equal_steps)?.0)
     }
 }
 
@@ -185,6 +202,7 @@ fn measure(
         .collect();
     let mut inputs = Inputs::new(sample.seed);
     for case in cases(config, layout) {
+        check(&sample.cancellation)?;
         let [encoder, decoder] = sessions.as_mut_slice() else {
             sessions[0].run(&inputs.causal(layout, case, config)).map_err(failed)?;
             continue;
@@ -204,11 +222,11 @@ fn measure(
         ..sample.settings.clone()
     };
     let mut joined = join(model, layout, sessions, &settings)?;
-    let tuned = Translated::new(joined.as_mut(), sentences, &settings)?;
+    let tuned = Translated::new(joined.as_mut(), sentences, &settings, &sample.cancellation)?;
     drop(joined);
     // The held-out sentences do not contribute to the ranges.
     let mut unseen = join(model, layout, loaded(programs)?, &settings)?;
-    let held_out = Translated::new(unseen.as_mut(), held_out, &settings)?;
+    let held_out = Translated::new(unseen.as_mut(), held_out, &settings, &sample.cancellation)?;
     Ok(Measured { largest, settings, tuned, held_out })
 }
 

@@ -8,6 +8,7 @@ mod agreement;
 mod alone;
 mod cases;
 mod compare;
+mod decoding;
 mod engines;
 mod error;
 mod half;

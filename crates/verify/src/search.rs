@@ -1,7 +1,7 @@
 //! A graph that decodes by itself: its sequences and scores on each runtime compared with those of
 //! the reference.
 
-use crate::agreement::{agreement, along, decode, join, load_reference, methods, row};
+use crate::agreement::{agreement, join, load_reference, methods, row};
 use crate::{CLOSE, Error, Result, Subject, compare};
 use cognate_folder::{RuntimeReport, Verification};
 use cognate_generate::{
@@ -34,7 +34,7 @@ pub(crate) fn verify_search(
     let mut expected = Vec::new();
     for settings in &methods {
         progress(&format!("reference evaluator, {} beams", settings.num_beams));
-        expected.push(decode(&mut whole, sources, settings)?);
+        expected.push(subject.decoding(sources, settings).generate(&mut whole)?);
     }
     drop(whole);
     let logits = size_of_logits(subject, sources)?;
@@ -50,7 +50,7 @@ pub(crate) fn verify_search(
         let mut decoding = Vec::new();
         let mut scores: [Vec<f64>; 2] = Default::default();
         for (settings, expected) in methods.iter().zip(&expected) {
-            let found = decode(&mut decoder, sources, settings)?;
+            let found = subject.decoding(sources, settings).generate(&mut decoder)?;
             let is_equal =
                 found.iter().zip(expected).all(|(found, expected)| found.tokens == expected.tokens);
             // Only the search outside of a graph returns margins.
@@ -70,14 +70,10 @@ pub(crate) fn verify_search(
         measured.relative_l2 *= (root_mean_square(&scores[1]) / logits).min(1.0);
         let steps = match subject.tolerance.relative_l2 > CLOSE.relative_l2 {
             true => Some(
-                along(
-                    &mut decoder,
-                    sources,
-                    &expected[0],
-                    &methods[0],
-                    subject.tolerance.equal_steps,
-                )?
-                .0,
+                subject
+                    .decoding(sources, &methods[0])
+                    .along(&mut decoder, &expected[0], subject.tolerance.equal_steps)?
+                    .0,
             ),
             false => None,
         };
@@ -108,7 +104,8 @@ fn margins(
     settings: &Settings,
 ) -> Result<Vec<Hypothesis>> {
     let subject = Subject { layout: Layout::Cognate, ..subject.clone() };
-    decode(join(&subject, load_reference(&subject)?)?.as_mut(), sources, settings)
+    let mut decoder = join(&subject, load_reference(&subject)?)?;
+    subject.decoding(sources, settings).generate(decoder.as_mut())
 }
 
 fn decoder(session: Box<dyn Session>, subject: &Subject<'_>) -> Result<SearchDecoder> {

@@ -137,7 +137,7 @@ impl Export {
     /// sentence.
     ///
     /// # Errors
-    /// If the model cannot translate, or an engine fails.
+    /// If the model cannot translate, an engine fails, or the comparison is cancelled.
     pub fn compare(
         &self,
         out: &Path,
@@ -224,7 +224,10 @@ impl Export {
                 model,
                 &lengths,
                 BatchLimit::tokens(BATCH_TOKENS / num_beams.max(1)),
-                work,
+                |decoder, chosen| {
+                    self.cancellation.check()?;
+                    work(decoder, chosen)
+                },
                 |batch, found: &[Found]| {
                     let tokens = found.iter().map(|(_, choices)| choices.len()).sum();
                     let bytes = batch.iter().map(|&index| lines.bytes[index]).sum();

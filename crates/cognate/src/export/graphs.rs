@@ -159,6 +159,7 @@ fn half(
         held_out: encoded.verification,
         settings,
         seed: sentences::SEED,
+        cancellation: export.cancellation.clone(),
     };
     let made = in_half(model, form, &sample, |stage| events(ExportEvent::Stage(stage)))?;
     let (kept_in_f32, calibration) = (KeptInF32::of(&made.kept), Some(made.calibration));

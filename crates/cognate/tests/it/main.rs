@@ -9,10 +9,11 @@ mod manifest;
 mod reports;
 
 use cognate::{
-    DecodingOptions, Engine, ErrorKind, Export, Layout, Line, LoadOptions, Notice, Target,
-    Translator, TranslatorOptions, VerifyOptions, Warning, verify,
+    CancellationToken, DecodingOptions, Engine, ErrorKind, Export, Layout, Line, LoadOptions,
+    Manifest, Notice, Precision, Target, Translator, TranslatorOptions, VerifyOptions, Warning,
+    verify,
 };
-use cognate_testing::bundled_checkpoint;
+use cognate_testing::{bundled_checkpoint, golden};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::thread;
@@ -195,6 +196,48 @@ fn an_export_is_verified_and_damage_is_found() {
     std::fs::write(&weights, bytes).unwrap();
     let verified = verify(&out, &options, |_| {}).unwrap();
     assert_eq!((verified.report.passed(), verified.damaged.len()), (false, 1));
+}
+
+/// Runs `work` until it is cancelled at its first stage, at its second, and so on; it must end
+/// there.
+fn cancel_at_each_stage(
+    least: usize,
+    work: impl Fn(CancellationToken, &mut dyn FnMut()) -> cognate::Result<()>,
+    check_unchanged: impl Fn(),
+) {
+    for last in 1.. {
+        let (cancellation, mut stages) = (CancellationToken::default(), 0);
+        let result = work(cancellation.clone(), &mut || {
+            stages += 1;
+            if stages == last {
+                cancellation.cancel();
+            }
+        });
+        if stages < last {
+            assert!(result.is_ok() && stages >= least, "{stages} stages: {result:?}");
+            break;
+        }
+        assert_eq!((result.unwrap_err().kind(), stages), (ErrorKind::Cancelled, last));
+        check_unchanged();
+    }
+}
+
+#[test]
+fn cancelled_work_begins_no_other_stage_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let export = |cancellation, stage: &mut dyn FnMut()| {
+        let export = Export::open(golden("marian"))?.precision(Precision::F16);
+        export.cancellation(cancellation).write_with(&out, &mut |_| stage()).map(drop)
+    };
+    let is_empty = || assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    cancel_at_each_stage(3, export, is_empty);
+    let verify = |cancellation, stage: &mut dyn FnMut()| {
+        let options = VerifyOptions { cancellation, ..VerifyOptions::default() };
+        verify(&out, &options, |_| stage()).map(drop)
+    };
+    let is_unverified = || assert_eq!(Manifest::read(&out).unwrap().unwrap().verification, None);
+    cancel_at_each_stage(4, verify, is_unverified);
 }
 
 #[test]

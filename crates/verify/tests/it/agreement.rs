@@ -4,6 +4,7 @@ use cognate_export::{Existing, Export, Metadata, write_folder};
 use cognate_folder::{Verification, open_exported};
 use cognate_generate::Settings;
 use cognate_model::{Attentions, Layout, Model, Preset};
+use cognate_pipeline::CancellationToken;
 use cognate_runtime::{Device, Options, Ort};
 use cognate_testing::{bundled_checkpoint, cuda, python};
 use cognate_verify::{CLOSE, Subject, engines, verify};
@@ -37,6 +38,7 @@ fn report_on(device: Device, folder: &Path, model: &Model) -> Verification {
         sizes: None,
         seed: 1,
         tolerance: CLOSE,
+        cancellation: CancellationToken::default(),
     };
     verify(&subject, &engines(subject.layout, device).unwrap(), |_| {}).unwrap()
 }

@@ -7,6 +7,7 @@ use cognate_generate::Settings;
 use cognate_graph::{DType, Generator, Program, Recipe};
 use cognate_model::{Attentions, Layout, Model};
 use cognate_passes::half::{Facts, LARGEST, Why, half};
+use cognate_pipeline::CancellationToken;
 use cognate_runtime::Device;
 use cognate_testing::{Golden, golden, golden_models};
 use cognate_verify::{Form, HALF, InHalf, Sample, Subject, engines, in_half, verify};
@@ -45,7 +46,8 @@ fn sources(name: &str) -> Vec<Vec<i64>> {
 fn sample(model: &Model, sentences: &[Vec<i64>]) -> Sample {
     let settings = Settings::from_json(model.config_json(), None, model.config()).unwrap();
     let half = |first: usize| sentences.iter().skip(first).step_by(2).cloned().collect();
-    Sample { sentences: half(0), held_out: half(1), settings, seed: SEED }
+    let (sentences, held_out) = (half(0), half(1));
+    Sample { sentences, held_out, settings, seed: SEED, cancellation: CancellationToken::default() }
 }
 
 fn write(layout: Layout, graphs: &InHalf, folder: &Path) {
@@ -72,6 +74,7 @@ fn report(model: &Model, layout: Layout, graphs: &InHalf, sample: &Sample) -> Ve
         sizes: None,
         seed,
         tolerance: HALF,
+        cancellation: CancellationToken::default(),
     };
     verify(&subject, &engines(layout, Device::Cpu).unwrap(), |_| {}).unwrap()
 }

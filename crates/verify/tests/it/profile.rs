@@ -11,6 +11,7 @@ use cognate_model::interface::LOGITS_SCALE;
 use cognate_model::{Attentions, Layout, Model};
 use cognate_passes::fuse::fuse;
 use cognate_passes::quantize::{Options as Quantize, quantize};
+use cognate_pipeline::CancellationToken;
 use cognate_runtime::{Options, Ort};
 use cognate_testing::{Golden, bundled_checkpoint, golden, golden_models};
 use cognate_verify::{CLOSE, QUANTISED, QUANTISED_4, Subject, Tolerance, compare, verify};
@@ -56,6 +57,7 @@ pub(crate) fn report(
         sizes: None,
         seed: 1,
         tolerance,
+        cancellation: CancellationToken::default(),
     };
     let plain = Options { plain: true, ..Options::default() };
     Some(

@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let model = checkpoint.as_ref().map(Export::model);
     let print = if options.json { Print::Json } else { Print::Text };
     let (languages, device) = (options.languages.languages(), options.device);
-    let compared = VerifyOptions { model, languages, device };
+    let compared = VerifyOptions { model, languages, device, ..VerifyOptions::default() };
     let passed = verify(&options.folder, &compared, print, out)?;
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

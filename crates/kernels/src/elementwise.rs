@@ -225,8 +225,8 @@ impl WithSimd for Pass<'_> {
                         unsafe { std::slice::from_raw_parts(inputs[operand].add(at), n) }
                     }
                 };
-                let [left, right] = instruction.operands.map(numbers);
-                instruction.function.apply(left, right, &mut to[..n]);
+                let [left, right] = instruction.operands;
+                instruction.function.apply(numbers(left), numbers(right), &mut to[..n]);
                 registers[register] = to;
             }
             for (&output, &to) in work.outputs.iter().zip(outputs) {

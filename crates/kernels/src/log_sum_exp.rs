@@ -423,7 +423,7 @@ mod tests {
                 let share = number(factors, row) * (logit - logarithm).exp();
                 bias[column] += share;
                 for input in 0..width {
-                    let [place, of_weight] = [row, column].map(|line| line * width + input);
+                    let (place, of_weight) = (row * width + input, column * width + input);
                     hidden[place] += share * number(given.weight, of_weight);
                     weight[of_weight] += share * number(given.hidden, place);
                 }

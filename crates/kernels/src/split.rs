@@ -9,6 +9,7 @@ use crate::matrix::Matrix;
 use crate::tiles::{BLOCK, ROWS};
 use half::f16;
 use std::arch::x86_64::*;
+use std::array;
 use std::ops::Range;
 
 /// Numbers of a row of a tile.
@@ -116,11 +117,13 @@ pub(crate) fn split<N: Split, const IN_LINES: bool, const LINES_FIRST: bool>(
             [load(index * stride, masks[0]), load(index * stride + ROWS, masks[1])]
         } else {
             let input = index / 4 * 4 + index % 2 * 2 + index / 2 % 2 * ROWS;
-            [input, input + 1]
-                .map(|input| load(input * stride, if input < n_inputs { masks[0] } else { 0 }))
+            array::from_fn(|next| {
+                let input = input + next;
+                load(input * stride, if input < n_inputs { masks[0] } else { 0 })
+            })
         };
         for part in 0..N::PARTS {
-            let [a, b] = rest.map(|rest| _mm512_castps_si512(rest));
+            let [a, b] = [_mm512_castps_si512(rest[0]), _mm512_castps_si512(rest[1])];
             let low = _mm512_srli_epi32::<16>(a);
             let pairs = if IN_LINES {
                 _mm512_packus_epi32(low, _mm512_srli_epi32::<16>(b))
@@ -170,7 +173,7 @@ fn transpose(tile: &mut [[u16; WIDTH]]) {
     };
     // Vectors of four pairs are where they belong but for their place among the rows.
     for index in 0..4 {
-        let [a, b, c, d] = [0, 4, 8, 12].map(|start| fours[start + index]);
+        let [a, b, c, d] = array::from_fn(|four| fours[4 * four + index]);
         let even = [_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0x88>(c, d)];
         let odd = [_mm512_shuffle_i32x4::<0xdd>(a, b), _mm512_shuffle_i32x4::<0xdd>(c, d)];
         put(index, _mm512_shuffle_i32x4::<0x88>(even[0], even[1]));

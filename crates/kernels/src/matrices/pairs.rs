@@ -9,6 +9,7 @@ use crate::parallel::{Parallel, Shared, by_parts};
 use crate::split::{Rounded, TILE, WIDTH, split_columns, split_rows};
 use crate::tiles::{BLOCK, ROWS};
 use std::arch::x86_64::*;
+use std::array;
 use std::cell::Cell;
 use std::mem::transmute;
 use std::ops::Range;
@@ -160,8 +161,8 @@ fn sums_of(x: &[u16], first: usize, panel: &[u16]) -> [[__m512; 2]; FEW] {
             let lines = lines[2 * first..][..2 * FEW].as_ptr().cast::<i32>();
             // SAFETY: a tile has as many pairs; types with the same bits.
             unsafe {
-                let weights = [0, TILE].map(|half| {
-                    let at = panel.as_ptr().add(half + pair * WIDTH);
+                let weights: [__m512bh; 2] = array::from_fn(|half| {
+                    let at = panel.as_ptr().add(half * TILE + pair * WIDTH);
                     transmute::<__m512i, __m512bh>(_mm512_loadu_si512(at.cast()))
                 });
                 for line in 0..FEW {

@@ -142,7 +142,8 @@ pub(crate) unsafe fn sum<N: Split>(
             );
         }
         for block in 0..count {
-            let x = x.map(|x| x.add(block * N::Row::PARTS * TILE));
+            let place = block * N::Row::PARTS * TILE;
+            let x = [x[0].add(place), x[1].add(place)];
             let weights = weights.add(block * N::PARTS * 2 * TILE);
             let weights = |part: usize| weights.add(part * 2 * TILE);
             load_rows(x, 0);
@@ -185,7 +186,7 @@ pub(crate) unsafe fn sum<N: Split>(
 unsafe fn load_rows(x: [*const u16; 2], part: usize) {
     // SAFETY: by contract.
     unsafe {
-        let [upper, lower] = x.map(|x| x.add(part * TILE));
+        let [upper, lower] = [x[0].add(part * TILE), x[1].add(part * TILE)];
         asm!(
             "tileloadd tmm4, [{upper} + {line}]",
             "tileloadd tmm5, [{lower} + {line}]",

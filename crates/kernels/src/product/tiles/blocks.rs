@@ -294,8 +294,8 @@ pub(crate) unsafe fn multiply_block<N: Split>(
     const FEW: usize = 4;
     let pair = N::PARTS * 2 * TILE;
     for start in (0..count).step_by(FEW) {
-        let (x, n) =
-            (x.map(|x| x.wrapping_add(start * N::Row::PARTS * TILE)), FEW.min(count - start));
+        let (place, n) = (start * N::Row::PARTS * TILE, FEW.min(count - start));
+        let x = [x[0].wrapping_add(place), x[1].wrapping_add(place)];
         let columns = columns.chunks_exact(count * pair);
         for (sums, columns) in sums.chunks_exact_mut(SUMS).zip(columns) {
             let columns = columns[start * pair..][..n * pair].as_ptr();

@@ -22,7 +22,7 @@ _Texts = TypeVar("_Texts")
 _Path = str | PathLike[str]
 
 class Error(Exception):
-    """Raised by all functions; bad types are `TypeError`, as elsewhere in Python."""
+    """Raised by all functions; texts and audio of other types are `TypeError`, as elsewhere in Python."""
 
     kind: Literal["text", "mismatch", "folder", "options", "input", "engine", "cancelled"]
 

@@ -47,6 +47,17 @@ pub struct Damage {
     pub is_truncated: bool,
 }
 
+impl Damage {
+    /// What is damaged, in words; `None` if nothing is.
+    pub fn description(&self) -> Option<&'static str> {
+        match (self.is_truncated, self.skipped_packets) {
+            (true, _) => Some("the audio ends early"),
+            (false, 0) => None,
+            (false, _) => Some("parts of the audio are damaged and skipped"),
+        }
+    }
+}
+
 impl AudioReader {
     /// Opens an audio file.
     ///

@@ -125,7 +125,7 @@ const PIXELS: f32 = 2.0;
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let format = whole_file::format(options.format, &options.out, Format::Html)?;
     options.figure.check(format)?;
-    whole_file::check("--out", &options.out)?;
+    whole_file::check_beside("--out", &options.out, options.sentence.file())?;
     let input = options.sentence.input()?;
     let observer = options.observe.load(&options.sentence)?;
     let model = observer.model();

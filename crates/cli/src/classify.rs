@@ -16,7 +16,8 @@ use std::process::ExitCode;
 ///
 /// Each sentence gives one line: the likeliest class and its probability, separated by a tab. The
 /// model is a classifier such as BertForSequenceClassification, or of images such as
-/// ViTForImageClassification; then the arguments, or lines, are paths of PNG and JPEG files.
+/// ViTForImageClassification; then the arguments, or lines, are paths of PNG and JPEG files. Texts
+/// that are longer than the model's positions are cut.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -49,6 +50,9 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     options.sentences.for_each_window(|window| {
         let reads_images = classifier.model().reads_images();
         let classes = if reads_images {
+            if window.iter().any(|path| path.is_empty()) {
+                bail!("expected the path of a PNG or JPEG file, found an empty line");
+            }
             classifier.classify_files(window)?
         } else {
             if let Some(picture) = window.iter().find(|text| is_picture(text)) {

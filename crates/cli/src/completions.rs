@@ -1,6 +1,6 @@
 //! `cognate completions` and `cognate man`.
 
-use crate::Cli;
+use crate::{Cli, messages};
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 use clap_complete::{Shell, generate};
@@ -33,7 +33,7 @@ pub(crate) struct ManOptions {
 pub(crate) fn completions(options: &CompletionsOptions, out: &mut dyn Write) -> Result<ExitCode> {
     let mut script = Vec::new();
     generate(options.shell, &mut Cli::command(), "cognate", &mut script);
-    out.write_all(&script)?;
+    out.write_all(&script).and_then(|()| out.flush()).context(messages::UNWRITTEN)?;
     Ok(ExitCode::SUCCESS)
 }
 

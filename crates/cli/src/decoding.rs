@@ -133,11 +133,13 @@ fn early_stopping() -> impl TypedValueParser<Value = EarlyStopping> {
 }
 
 impl Decoding {
-    /// The library's options; `beams` and `max_new_tokens` are options of the command.
+    /// The library's options; `beams` and `max_new_tokens` are options of the command, and JSON has
+    /// scores.
     pub(crate) fn options(
         &self,
         beams: Option<NonZeroUsize>,
         max_new_tokens: Option<NonZeroUsize>,
+        is_json: bool,
     ) -> DecodingOptions {
         DecodingOptions {
             beams,
@@ -145,7 +147,7 @@ impl Decoding {
             min_new_tokens: self.min_new_tokens,
             min_length: self.min_length,
             n_best: self.n_best,
-            scores: self.scores,
+            scores: self.scores || is_json,
             alignments: self.alignments,
             length_penalty: self.length_penalty,
             early_stopping: self.early_stopping,

@@ -84,7 +84,9 @@ enum PoolingName {
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let file = options.output.as_deref();
-    file.map_or(Ok(()), |file| whole_file::check("--output", file))?;
+    if let Some(file) = file {
+        whole_file::check_beside("--output", file, options.sentences.file())?;
+    }
     let embedder = Embedder::load(options.model.source()?, &options.embedding())?;
     messages::status(embedder.model().source(), embedder.model().engine());
     let (mut written, mut rows, mut bytes) = (Vec::new(), 0, Vec::new());

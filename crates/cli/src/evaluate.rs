@@ -68,16 +68,16 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with_all = ["confidence", "paired_bs", "json"])]
     sentence_level: bool,
     /// Print the 95% confidence interval, by bootstrap resampling
-    #[arg(long, conflicts_with = "paired_bs")]
+    #[arg(long, conflicts_with = "paired_bs", group = "resampling")]
     confidence: bool,
     /// Compare systems with the first by paired bootstrap resampling
-    #[arg(long)]
+    #[arg(long, group = "resampling")]
     paired_bs: bool,
     /// Number of bootstrap samples for --confidence and --paired-bs
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = at_most(1_000_000))]
+    #[arg(long, value_name = "N", default_value = "1000", requires = "resampling", value_parser = at_most(1_000_000))]
     samples: NonZeroUsize,
     /// Random seed of bootstrap samples
-    #[arg(long, value_name = "N", default_value = "12345")]
+    #[arg(long, value_name = "N", default_value = "12345", requires = "resampling")]
     seed: u64,
     /// Number of digits after the decimal point
     #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u8).range(0..=15))]
@@ -117,7 +117,7 @@ Examples:
 Report the signature with a score to make it reproducible.";
 
 /// A normaliser of transcripts.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Normalizer {
     /// Words as they are
     None,
@@ -142,7 +142,7 @@ enum Name {
 }
 
 /// A tokenization.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Cut {
     /// mteval-v13a, for European languages
     #[value(name = "13a")]
@@ -180,6 +180,7 @@ const TOKENISED: usize = 100;
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let metrics = options.metrics()?;
+    options.check_inputs()?;
     let references = references(&options.reference)?;
     let systems = options.systems(&references)?;
     if options.sentence_level && systems.len() > 1 {
@@ -240,6 +241,7 @@ fn write_sentences(
 
 impl Options {
     fn metrics(&self) -> Result<Vec<Metric>> {
+        self.check_metrics()?;
         let value = |default| self.smooth_value.unwrap_or(default);
         let smoothing = match self.smooth {
             Smooth::Floor => Smoothing::Floor(value(0.1)),
@@ -263,7 +265,7 @@ impl Options {
             Normalizer::Basic => Spelling::Basic,
             Normalizer::English => Spelling::English,
         };
-        let error_rate = |unit| Metric::ErrorRate(ErrorRateSettings { unit, spelling });
+        let error_rate = |unit| Metric::ErrorRate(ErrorRateSettings { unit, spelling, lowercase });
         let metric = |name: &Name| match name {
             Name::Bleu => {
                 Metric::Bleu(BleuSettings { words, lowercase, smoothing, effective_order })
@@ -277,6 +279,31 @@ impl Options {
         };
         let is_first = |(index, name): &(usize, &Name)| !self.metrics[..*index].contains(name);
         Ok(self.metrics.iter().enumerate().filter(is_first).map(|(_, name)| metric(name)).collect())
+    }
+
+    /// Refuses options of metrics that are not chosen.
+    fn check_metrics(&self) -> Result<()> {
+        let has = |names: &[Name]| names.iter().any(|name| self.metrics.contains(name));
+        let (bleu, rates) = (has(&[Name::Bleu]), has(&[Name::Wer, Name::Cer]));
+        let unused = [
+            ("--tokenize", "bleu", self.tokenize != Cut::V13a && !bleu),
+            ("--smooth", "bleu", self.smooth != Smooth::Exp && !bleu),
+            ("--effective-order", "bleu", self.effective_order && !bleu),
+            ("--normalizer", "wer or cer", self.normalizer != Normalizer::None && !rates),
+        ];
+        match unused.into_iter().find(|(.., is_unused)| *is_unused) {
+            Some((option, metric, _)) => bail!("{option}: expected {metric} among --metrics"),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses to read standard input twice.
+    fn check_inputs(&self) -> Result<()> {
+        let files = self.reference.iter().chain(&self.translations);
+        match files.filter(|file| *file == Path::new("-")).count() {
+            0 | 1 => Ok(()),
+            _ => bail!("-: standard input is another text already; pass a file"),
+        }
     }
 
     fn systems(&self, references: &[(String, Vec<String>)]) -> Result<Vec<System>> {

@@ -48,7 +48,8 @@ pub(crate) struct Options {
     /// 2000, on a terminal 1]
     #[arg(long, value_name = "N", value_parser = at_most(1 << 24))]
     window: Option<NonZeroUsize>,
-    /// Write JSON Lines: {"line": ..., "text": ..., "hypotheses": [...]}, with tokens
+    /// Write JSON Lines: {"line": ..., "text": ..., "hypotheses": [...]}, with scores and
+    /// tokens
     #[arg(long, conflicts_with = "stream")]
     json: bool,
     #[command(flatten)]
@@ -111,7 +112,11 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     input.is_long &= !options.stream;
     let mut output = Output::open(options.output.as_deref(), &input.files, out)?;
     let Options { model, speed, beams, max_new_tokens, decoding, .. } = options;
-    let loading = speed.options(model, decoding.options(*beams, *max_new_tokens), input.is_long);
+    let loading = speed.options(
+        model,
+        decoding.options(*beams, *max_new_tokens, options.json),
+        input.is_long,
+    );
     let generator = Generator::load(source, &loading)?;
     messages::notices(generator.notices());
     messages::status(generator.model().source(), generator.model().engine());

@@ -36,6 +36,7 @@ mod translate;
 mod verify;
 mod whole_file;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::panic::{self, AssertUnwindSafe};
@@ -112,7 +113,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(help) => return print(&help),
+    };
     messages::set_volume(cli.quiet, cli.verbose);
     // Engines and tokenizers panic on some files. The library returns these panics as errors, so
     // they are not printed.
@@ -125,7 +129,7 @@ fn main() -> ExitCode {
             signals::end_cleanly()?;
         }
         let status = run(&cli.command, &mut out)?;
-        out.flush()?;
+        out.flush().context(messages::UNWRITTEN)?;
         Ok(status)
     }));
     signals::wait_if_ending();
@@ -180,6 +184,17 @@ fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         Command::Detokenize(options) => tokenize::detokenize(options, out),
         Command::Completions(options) => completions::completions(options, out),
         Command::Man(options) => completions::man(options, out),
+    }
+}
+
+/// Prints a help text, the version or the error of a command line.
+fn print(help: &clap::Error) -> ExitCode {
+    match help.print().and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            messages::error(&anyhow::Error::new(error).context(messages::UNWRITTEN));
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::from(u8::try_from(help.exit_code()).unwrap_or(1)),
     }
 }
 

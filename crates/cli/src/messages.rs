@@ -6,6 +6,9 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU8, Ordering};
 
+/// The context of an error of standard output.
+pub(crate) const UNWRITTEN: &str = "standard output: cannot be written";
+
 /// Prints the notices about a model.
 pub(crate) fn notices<'n>(notices: impl IntoIterator<Item = &'n Notice>) {
     for notice in notices {

@@ -10,7 +10,7 @@ use cognate::{
 use cognate_pictures::Example;
 use std::io::{self, Read};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The sentence and its translation.
 #[derive(clap::Args)]
@@ -26,11 +26,16 @@ pub(crate) struct SentenceOptions {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["sentence", "image"])]
     audio: Option<PathBuf>,
     /// Language of the audio, as code or English name [default: detected]
-    #[arg(long, value_name = "LANGUAGE", requires = "audio")]
+    #[arg(long, value_name = "LANGUAGE", requires = "audio", conflicts_with_all = ["sentence", "image"])]
     language: Option<String>,
     /// Text of the audio in the language spoken, or its translation into English [default:
     /// transcribe]
-    #[arg(long, requires = "audio", value_parser = ["transcribe", "translate"])]
+    #[arg(
+        long,
+        requires = "audio",
+        conflicts_with_all = ["sentence", "image"],
+        value_parser = ["transcribe", "translate"]
+    )]
     task: Option<String>,
     /// Use this translation, or text of the image or audio, instead of the model's
     #[arg(long, value_name = "TEXT")]
@@ -38,6 +43,12 @@ pub(crate) struct SentenceOptions {
 }
 
 impl SentenceOptions {
+    /// The file that is read, by the option that names it.
+    pub(crate) fn file(&self) -> Option<(&'static str, &Path)> {
+        let image = self.image.as_deref().map(|file| ("--image", file));
+        image.or_else(|| self.audio.as_deref().map(|file| ("--audio", file)))
+    }
+
     /// What is read: an image, or the sentence from the command line or standard input.
     pub(crate) fn input(&self) -> Result<Input> {
         match (&self.image, &self.audio, &self.sentence) {

@@ -55,7 +55,7 @@ enum Format {
 enum By {
     /// Updates of the weights
     Updates,
-    /// Minutes of training, without validation
+    /// Minutes of training and validation
     Minutes,
 }
 
@@ -65,7 +65,8 @@ const PIXELS: f32 = 2.0;
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let format = whole_file::format(options.format, &options.out, Format::Svg)?;
-    whole_file::check("--out", &options.out)?;
+    let logs = options.logs.iter().map(|log| ("a log", log.as_path()));
+    whole_file::check_beside("--out", &options.out, logs)?;
     if !options.names.is_empty() && options.names.len() != options.logs.len() {
         bail!(
             "--names: has {} names for {} logs; expected one for each",

@@ -2,7 +2,7 @@
 
 use crate::translate::Input;
 use anyhow::Result;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Lines of a window: memory does not grow with the input.
 const WINDOW: usize = 2000;
@@ -19,6 +19,11 @@ pub(crate) struct Sentences {
 }
 
 impl Sentences {
+    /// The file that is read, by the option that names it.
+    pub(crate) fn file(&self) -> Option<(&'static str, &Path)> {
+        self.input.as_deref().map(|file| ("--input", file))
+    }
+
     /// Passes the sentences to `work`, window by window.
     pub(crate) fn for_each_window(
         &self,

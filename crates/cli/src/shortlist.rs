@@ -56,7 +56,8 @@ fn probability(text: &str) -> Result<f32, String> {
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
-    whole_file::check("--out", &options.out)?;
+    let data = options.data.iter().map(|file| ("--data", file.as_path()));
+    whole_file::check_beside("--out", &options.out, data)?;
     let tokenizer = options.model.tokenizer()?;
     let start = Instant::now();
     let mut builder = ShortlistBuilder::new(&tokenizer);

@@ -8,7 +8,7 @@ use cognate::description::{FolderDescription, listing_json};
 use cognate::{Export, ModelSource, diagram};
 use cognate_export::Listing;
 use cognate_graph::Program;
-use cognate_model::{Attentions, Model};
+use cognate_model::{Attentions, Layout, Model, Parts};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,13 +29,15 @@ pub(crate) struct Options {
     #[arg(long, value_name = "GRAPH")]
     graph: Option<GraphName>,
     /// Write an HTML page to FILE with the modules of the graph as boxes that open, with
-    /// parameters, FLOPs and equations [default graph: teacher-forced]
+    /// parameters, FLOPs and equations [default graph: teacher-forced, or encode for an encoder
+    /// alone]
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     html: Option<PathBuf>,
     /// Write one line of JSON: the same contents for programs
     #[arg(long, conflicts_with_all = ["graph", "html", "format"])]
     json: bool,
-    /// Print the graph in the language of a drawing program [default graph: teacher-forced]
+    /// Print the graph in the language of a drawing program [default graph: teacher-forced, or
+    /// encode for an encoder alone]
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
     /// Depth of nested boxes in --format: 0 draws encoder and decoder
@@ -59,7 +61,7 @@ Examples:
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum GraphName {
-    /// The encoder, with keys and values of cross-attention
+    /// The encoder, with keys and values of cross-attention or the head of an encoder alone
     Encode,
     /// One step of the decoder from any past
     Step,
@@ -87,23 +89,26 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     let found = ModelSource::find(&options.model)?;
     // An export in place has its checkpoint in the same folder, whose graphs can be drawn.
     let is_drawn = options.html.is_some() || options.format.is_some();
-    let wanted = options.graph.or(is_drawn.then_some(GraphName::TeacherForced));
-    let source = if wanted.is_some() { found.into_checkpoint() } else { found };
-    match (&source, wanted) {
-        (ModelSource::Checkpoint(_) | ModelSource::Preset(_), Some(name)) if is_drawn => {
-            options.draw(&source, name, out)?
+    let is_graph = is_drawn || options.graph.is_some();
+    if !is_drawn && !options.sizes.is_empty() {
+        bail!("--sizes: only FLOPs depend on sizes; expected --html or --format with it");
+    }
+    let source = if is_graph { found.into_checkpoint() } else { found };
+    match &source {
+        ModelSource::Checkpoint(_) | ModelSource::Preset(_) if is_drawn => {
+            options.draw(&source, out)?
         }
-        (ModelSource::Checkpoint(_) | ModelSource::Preset(_), Some(name)) => {
-            write!(out, "{}", program(options.open(&source)?.model(), name)?.graph())?
+        ModelSource::Checkpoint(_) | ModelSource::Preset(_) if is_graph => {
+            write!(out, "{}", options.program(options.open(&source)?.model())?.graph())?
         }
-        (ModelSource::Checkpoint(_) | ModelSource::Preset(_), None) => {
+        ModelSource::Checkpoint(_) | ModelSource::Preset(_) => {
             let model = options.open(&source)?.describe()?;
             match options.json {
                 true => writeln!(out, "{}", model.to_json())?,
                 false => write!(out, "{model}")?,
             }
         }
-        (ModelSource::Exported(_) | ModelSource::File(_), Some(_)) => {
+        ModelSource::Exported(_) | ModelSource::File(_) if is_graph => {
             if let ModelSource::File(path) = &source {
                 // The error of a file that is not ONNX.
                 Listing::read(path)?;
@@ -119,17 +124,17 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
                 "{option}: expected a checkpoint or a preset, found ONNX: {source}; pass the checkpoint that it was exported from"
             )
         }
-        (ModelSource::Exported(folder), None) => {
+        ModelSource::Exported(folder) => {
             let folder = FolderDescription::read(folder)?;
             match options.json {
                 true => writeln!(out, "{}", folder.to_json())?,
                 false => write!(out, "{folder}")?,
             }
         }
-        (ModelSource::File(path), None) if options.json => {
+        ModelSource::File(path) if options.json => {
             writeln!(out, "{}", listing_json(&Listing::read(path)?))?
         }
-        (ModelSource::File(path), None) => write!(out, "{}", Listing::read(path)?)?,
+        ModelSource::File(path) => write!(out, "{}", Listing::read(path)?)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -143,13 +148,13 @@ impl Options {
     }
 
     /// Draws a graph, as a page or in the language of another program.
-    fn draw(&self, source: &ModelSource, name: GraphName, out: &mut dyn Write) -> Result<()> {
+    fn draw(&self, source: &ModelSource, out: &mut dyn Write) -> Result<()> {
         if let Some(file) = &self.html {
             whole_file::check("--html", file)?;
         }
         let export = self.open(source)?;
         let model = export.model();
-        let program = program(model, name)?;
+        let program = self.program(model)?;
         let sizes = diagram::sizes(program.graph(), &self.sizes)
             .map_err(|reason| anyhow!("--sizes: {reason}"))?;
         let title = format!("{}, {source}", program.graph().name());
@@ -163,12 +168,17 @@ impl Options {
         }
         Ok(())
     }
-}
 
-fn program(model: &Model, name: GraphName) -> Result<Program> {
-    Ok(match name {
-        GraphName::Encode => model.encode()?,
-        GraphName::Step => model.step(Attentions::Omit)?,
-        GraphName::TeacherForced => model.teacher_forced()?,
-    })
+    /// The graph: by default the whole model.
+    fn program(&self, model: &Model) -> Result<Program> {
+        let is_encoder = matches!(model.config().parts, Parts::Encoder(_));
+        Ok(match self.graph {
+            None | Some(GraphName::Encode) if is_encoder => {
+                model.programs(Layout::Cognate, Attentions::Omit)?.remove(0)
+            }
+            Some(GraphName::Encode) => model.encode()?,
+            Some(GraphName::Step) => model.step(Attentions::Omit)?,
+            None | Some(GraphName::TeacherForced) => model.teacher_forced()?,
+        })
+    }
 }

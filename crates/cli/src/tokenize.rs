@@ -88,9 +88,11 @@ pub(crate) fn tokenize(options: &TokenizeOptions, out: &mut dyn Write) -> Result
             let tokens: Vec<_> = ids.iter().map(piece).collect();
             writeln!(out, "{}", json!({ "text": text, "tokens": tokens, "ids": ids }))?;
         } else {
-            let shown: Vec<_> =
-                ids.iter().map(|id| if options.ids { id.to_string() } else { piece(id) }).collect();
-            writeln!(out, "{}", shown.join(" "))?;
+            let words: Vec<_> = ids
+                .iter()
+                .map(|id| if options.ids { id.to_string() } else { shown(piece(id)) })
+                .collect();
+            writeln!(out, "{}", words.join(" "))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -113,6 +115,19 @@ pub(crate) fn detokenize(options: &DetokenizeOptions, out: &mut dyn Write) -> Re
     Ok(ExitCode::SUCCESS)
 }
 
+/// A piece as a word of a line: white space, as of ByT5, is written as SentencePiece writes bytes.
+fn shown(piece: String) -> String {
+    match piece.as_bytes() {
+        [byte] if byte.is_ascii_whitespace() => format!("<0x{byte:02X}>"),
+        _ => piece,
+    }
+}
+
+/// The byte that `<0x20>` stands for.
+fn byte(word: &str) -> Option<u8> {
+    u8::from_str_radix(word.strip_prefix("<0x")?.strip_suffix('>')?, 16).ok()
+}
+
 /// The ids of a line.
 fn ids(line: &str, are_ids: bool, tokenizer: &Tokenizer) -> Result<Vec<i64>> {
     let id = |word: &str| match are_ids {
@@ -125,7 +140,10 @@ fn ids(line: &str, are_ids: bool, tokenizer: &Tokenizer) -> Result<Vec<i64>> {
                 None => bail!("the tokenizer has no id {id}"),
             }
         }
-        false => tokenizer.id(word).with_context(|| format!("the tokenizer has no piece {word:?}")),
+        false => tokenizer
+            .id(word)
+            .or_else(|| tokenizer.id(char::from(byte(word)?).encode_utf8(&mut [0; 4])))
+            .with_context(|| format!("the tokenizer has no piece {word:?}")),
     };
     line.split_ascii_whitespace().map(id).collect()
 }

@@ -6,8 +6,8 @@ use crate::{messages, whole_file};
 use anyhow::{Context, Result, bail};
 use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser};
 use cognate::{
-    AudioReader, Semantics, Task, Transcriber, TranscriberOptions, TranscriptFormat, Transcription,
-    TranscriptionEvent, TranscriptionOptions,
+    AudioReader, Error, ErrorKind, Semantics, Task, Transcriber, TranscriberOptions,
+    TranscriptFormat, Transcription, TranscriptionEvent, TranscriptionOptions,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::env;
@@ -178,6 +178,9 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     if let Some(folder) = options.output_dir.as_ref().filter(|folder| !folder.is_dir()) {
         bail!("--output-dir: {}: is not a folder; create it first", folder.display());
     }
+    if options.output_dir.is_some() {
+        check_names(&options.files)?;
+    }
     let load = options.model.load(Some(NonZeroUsize::MIN), options.threads);
     let transcriber = Transcriber::load(
         options.model.source()?,
@@ -188,34 +191,27 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     if let Some(detector) = transcriber.voice_detector() {
         messages::note(format_args!("windows are cut in pauses, found by {detector}"));
     }
+    let mut code = ExitCode::SUCCESS;
     for file in &options.files {
-        let audio = match file.as_path() {
-            path if path == Path::new("-") => {
-                AudioReader::from_stream("standard input", io::stdin())?
+        let found = transcribe(&transcriber, file, options, out)
+            .with_context(|| file.display().to_string());
+        let found = match found {
+            Err(error) if options.files.len() > 1 && is_about_audio(&error) => {
+                messages::error(&error);
+                code = ExitCode::FAILURE;
+                continue;
             }
-            path => AudioReader::open(path)?,
+            found => found?,
         };
-        let found = transcribe(&transcriber, audio, options, out)
-            .with_context(|| file.display().to_string())?;
-        if found.damage.skipped_packets > 0 || found.damage.is_truncated {
-            let what = if found.damage.is_truncated {
-                "the audio ends early"
-            } else {
-                "parts of the audio are damaged and skipped"
-            };
-            messages::warning(format_args!("{}: {what}", file.display()));
+        if let Some(damage) = found.damage.description() {
+            messages::warning(format_args!("{}: {damage}", file.display()));
         }
         if let Some(folder) = &options.output_dir {
-            let stem = if file == Path::new("-") {
-                Path::new("stdin")
-            } else {
-                Path::new(file.file_stem().unwrap_or_default())
-            };
             let ending = TranscriptFormat::ALL
                 .iter()
                 .find(|(format, _)| *format == options.format)
                 .map_or("txt", |(_, name)| name);
-            let name = format!("{}.{ending}", stem.display());
+            let name = format!("{}.{ending}", stem(file).display());
             whole_file::write(
                 "--output-dir",
                 &folder.join(name),
@@ -224,23 +220,54 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
             )?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
+}
+
+/// Whether an error is about one file, so that others can be transcribed.
+fn is_about_audio(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Error>().is_some_and(|error| error.kind() == ErrorKind::Input)
+}
+
+/// The name of a file's text, without its ending.
+fn stem(file: &Path) -> &Path {
+    match file.file_stem() {
+        Some(stem) if file != Path::new("-") => Path::new(stem),
+        _ => Path::new("stdin"),
+    }
+}
+
+/// Checks that no two texts have one name.
+fn check_names(files: &[PathBuf]) -> Result<()> {
+    for (index, file) in files.iter().enumerate() {
+        if let Some(other) = files[..index].iter().find(|other| stem(other) == stem(file)) {
+            bail!(
+                "--output-dir: the texts of {} and {} would have the same name; transcribe them to different folders",
+                other.display(),
+                file.display()
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Transcribes one file; segments go to `out` as they come, unless they go to a file.
 fn transcribe(
     transcriber: &Transcriber,
-    audio: AudioReader,
+    file: &Path,
     options: &Options,
     out: &mut dyn Write,
 ) -> Result<Transcription> {
-    const UNWRITTEN: &str = "standard output: cannot be written";
+    let audio = match file {
+        path if path == Path::new("-") => AudioReader::from_stream("standard input", io::stdin()),
+        path => AudioReader::open(path),
+    };
+    let audio = audio.map_err(Error::from)?;
     let (bar, begin) = (bar(), Instant::now());
     let (is_shown, mut number, mut failure) = (options.output_dir.is_none(), 0, Ok(()));
     let mut write = |text: &str| -> Result<()> {
         if is_shown {
             bar.suspend(|| out.write_all(text.as_bytes()).and_then(|()| out.flush()))
-                .context(UNWRITTEN)
+                .context(messages::UNWRITTEN)
         } else {
             Ok(())
         }

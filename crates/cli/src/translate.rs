@@ -21,7 +21,9 @@ use cognate::{
     DecodingOptions, LineEvent, LineOptions, ModelSource, Translation, Translator,
     TranslatorOptions,
 };
+use std::fs;
 use std::io::Write;
+use std::mem;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -71,8 +73,8 @@ pub(crate) struct Options {
     /// 2000, on a terminal 1]
     #[arg(long, value_name = "N", value_parser = at_most(1 << 24))]
     window: Option<NonZeroUsize>,
-    /// Write JSON Lines: {"line": ..., "text": ..., "hypotheses": [...]}, with tokens and
-    /// alignments
+    /// Write JSON Lines: {"line": ..., "text": ..., "hypotheses": [...]}, with scores and tokens,
+    /// and with alignments if --alignments is given
     #[arg(long, conflicts_with = "stream")]
     json: bool,
     #[command(flatten)]
@@ -104,10 +106,16 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
     if let Some(path) = options.decoding.target_prefixes() {
         input = input.with_prefixes(path)?;
     }
-    let mut output = Output::open(options.output.as_deref(), &input.files, out)?;
     let Options { model, speed, beams, max_new_tokens, decoding, shortlist, .. } = options;
-    let mut loading =
-        speed.options(model, decoding.options(*beams, *max_new_tokens), input.is_long);
+    let mut files = mem::take(&mut input.files);
+    let shortlist_file = shortlist.as_deref().and_then(|file| fs::metadata(file).ok());
+    files.extend(shortlist_file.map(|file| ("--shortlist", file)));
+    let mut output = Output::open(options.output.as_deref(), &files, out)?;
+    let mut loading = speed.options(
+        model,
+        decoding.options(*beams, *max_new_tokens, options.json),
+        input.is_long,
+    );
     loading.load.shortlist.clone_from(shortlist);
     let translator = translator(source, &loading)?;
     if options.stream {

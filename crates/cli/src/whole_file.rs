@@ -1,9 +1,10 @@
 //! Files that appear complete or not at all.
 
+use crate::messages;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use cognate_export::PartialFile;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
@@ -52,6 +53,55 @@ pub(crate) fn check(option: &str, path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Checks that a file that exists is none of `inputs`, which are named by their options.
+///
+/// # Errors
+/// If it is one of them.
+pub(crate) fn check_differs<'i>(
+    (option, path): (&str, &Path),
+    existing: &Metadata,
+    inputs: impl IntoIterator<Item = (&'i str, &'i Metadata)>,
+) -> Result<()> {
+    match inputs.into_iter().find(|(_, input)| is_same(input, existing)) {
+        Some((input, _)) => {
+            bail!("{option}: {}: is the file of {input}; choose another file", path.display())
+        }
+        None => Ok(()),
+    }
+}
+
+/// [`check`], and that the file is none of `inputs`, which are named by their options.
+///
+/// # Errors
+/// As [`check`], and if it is one of them.
+pub(crate) fn check_beside<'i>(
+    option: &str,
+    path: &Path,
+    inputs: impl IntoIterator<Item = (&'i str, &'i Path)>,
+) -> Result<()> {
+    check(option, path)?;
+    let Some(existing) = fs::metadata(path).ok().filter(Metadata::is_file) else { return Ok(()) };
+    // What cannot be read is reported where it is read.
+    let inputs: Vec<_> = inputs
+        .into_iter()
+        .filter_map(|(input, path)| Some((input, fs::metadata(path).ok()?)))
+        .collect();
+    check_differs((option, path), &existing, inputs.iter().map(|(input, file)| (*input, file)))
+}
+
+/// Whether both are the metadata of one file.
+#[cfg(unix)]
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Other systems do not identify files.
+#[cfg(not(unix))]
+fn is_same(_: &Metadata, _: &Metadata) -> bool {
+    false
+}
+
 /// Writes the file, or `standard` if it is `-`. An existing file is kept until the new one is
 /// complete.
 pub(crate) fn write(
@@ -64,7 +114,7 @@ pub(crate) fn write(
         return standard
             .write_all(bytes)
             .and_then(|()| standard.flush())
-            .context("standard output: cannot be written");
+            .context(messages::UNWRITTEN);
     }
     // A link's target is replaced, not the link.
     let target = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());

@@ -179,7 +179,7 @@ impl Prompt {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'h> {
     /// A hypothesis has one more final token; also for prefixes, but not for end tokens and not in
-    /// beam search.
+    /// beam search. All tokens of a decoder that searches by itself come at its end.
     Token {
         /// The sentence.
         sentence: usize,

@@ -52,7 +52,8 @@ pub fn score(
         if step < prefix(sentence).len() {
             return Ok(ControlFlow::Continue(()));
         }
-        largest(logits).map_err(|why| Cause::scores(why, batch.number(sentence), step + 1))?;
+        let number = || batch.numbers.get(sentence).copied().unwrap_or(sentence as u64 + 1);
+        largest(logits).map_err(|why| Cause::scores(why, number(), step + 1))?;
         log_softmax(logits);
         let token = whole[sentence][step];
         let vocab = logits.len();

@@ -164,13 +164,18 @@ impl<'s> RunningBatch<'s> {
         decoder: &mut dyn Decoder,
         observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
+        let settings = self.settings;
         for (sentence, hypotheses) in self.found.drain(..) {
+            let final_by_token = if settings.num_beams <= 1 { &hypotheses[..] } else { &[] };
+            for (sequence, Hypothesis { tokens, .. }) in final_by_token.iter().enumerate() {
+                let mut token = |&token| observer(Event::Token { sentence, sequence, token });
+                let _ = tokens.iter().try_for_each(&mut token);
+            }
             let _ = observer(Event::Finished { sentence, hypotheses: &hypotheses });
         }
         if self.sentences.is_empty() {
             return Ok(());
         }
-        let settings = self.settings;
         let mut shape = (self.sentences.len(), self.settings.n_hypotheses());
         if mem::take(&mut self.is_new) && !self.prefill(decoder, observer)? {
             // Beams are equal until their first choice. Sampling would need different random

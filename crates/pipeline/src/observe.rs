@@ -364,6 +364,11 @@ fn lack(folder: &Path) -> Result<Option<&'static str>> {
             "was exported with --target ort, without attention weights; export it again with --attentions and without --target ort",
         ));
     }
+    if layout == Layout::Generate {
+        return Ok(Some(
+            "was exported with --layout generate, without the attention weights of the encoder and of the decoder to itself; export it again with --attentions and without --layout generate",
+        ));
+    }
     for (file, name) in
         layout.files().iter().zip([Names::encoder_attentions(0), Names::decoder_attentions(0)])
     {

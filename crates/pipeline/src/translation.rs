@@ -58,13 +58,15 @@ impl Translation {
     }
 }
 
-/// A warning about a sentence or its translation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A warning about a sentence or its translation, in words that follow the sentence's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Warning {
     /// The sentence and its translation are empty.
+    #[error("empty; its translation is empty")]
     Empty,
     /// The sentence was truncated.
+    #[error("truncated: {tokens} tokens, but the model has {limit} positions")]
     TooLong {
         /// The number of its tokens.
         tokens: usize,
@@ -72,8 +74,12 @@ pub enum Warning {
         limit: usize,
     },
     /// The sentence does not begin with the code of a target language, which the model needs.
+    #[error(
+        "no target language; set target_language, or begin the sentence with a code such as >>deu<<"
+    )]
     NoLanguage,
     /// The translation was truncated at the maximum number of tokens.
+    #[error("its translation is truncated after {limit} tokens (max_new_tokens)")]
     Unfinished {
         /// The maximum number of tokens.
         limit: usize,

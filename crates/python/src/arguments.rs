@@ -10,17 +10,46 @@ use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+/// What JSON has for a number or an array of NumPy, or a path.
+#[pyfunction]
+fn plain<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if value.hasattr("tolist")? {
+        return value.call_method0("tolist");
+    }
+    if value.hasattr("__fspath__")? {
+        return value.call_method0("__fspath__");
+    }
+    let found = value.get_type().name()?;
+    Err(PyTypeError::new_err(format!("unsupported type {found}")))
+}
+
 /// Keyword arguments by name; those that were taken are removed.
 pub(crate) struct Keywords(Map<String, Value>);
 
 impl Keywords {
     pub(crate) fn of(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let Some(keywords) = keywords else { return Ok(Self(Map::new())) };
-        let text: String =
-            keywords.py().import("json")?.call_method1("dumps", (keywords,))?.extract()?;
-        let mut values: Map<String, Value> =
-            serde_json::from_str(&text).map_err(|error| PyTypeError::new_err(error.to_string()))?;
-        values.retain(|_, value| !value.is_null());
+        let py = keywords.py();
+        let dumps = py.import("json")?.getattr("dumps")?;
+        let settings = PyDict::new(py);
+        settings.set_item("default", wrap_pyfunction!(plain, py)?)?;
+        settings.set_item("allow_nan", false)?;
+        let mut values = Map::new();
+        for (name, value) in keywords {
+            let name: String = name.extract()?;
+            let failed = |error: &dyn std::fmt::Display| {
+                of_kind(ErrorKind::Options, format_args!("{name}: {error}"))
+            };
+            let json = dumps.call((value,), Some(&settings));
+            let json: String =
+                json.map_err(|error| failed(&error.value(py).to_string()))?.extract()?;
+            // What Python writes and serde does not read are halves of characters.
+            let value: Value = serde_json::from_str(&json)
+                .map_err(|_| failed(&"expected text, found half of a character"))?;
+            if !value.is_null() {
+                values.insert(name, value);
+            }
+        }
         Ok(Self(values))
     }
 
@@ -116,15 +145,19 @@ impl Made {
     /// Fails in a process that was forked after the model was loaded: threads and locks of engines
     /// do not survive that.
     pub(crate) fn check_process(&self) -> PyResult<()> {
-        if self.process == std::process::id() {
-            return Ok(());
-        }
-        let message = format!(
-            "{}: was loaded by process {}, before a fork; load it in each process, or start processes by \
-             multiprocessing.get_context('spawn')",
-            self.model.display(),
-            self.process
-        );
-        Err(of_kind(ErrorKind::Engine, message))
+        check_process(&self.model, self.process)
     }
+}
+
+/// Fails in another process than that which loaded the model.
+pub(crate) fn check_process(model: &Path, process: u32) -> PyResult<()> {
+    if process == std::process::id() {
+        return Ok(());
+    }
+    let message = format!(
+        "{}: was loaded by process {process}, before a fork; load it in each process, or start processes by \
+         multiprocessing.get_context('spawn')",
+        model.display()
+    );
+    Err(of_kind(ErrorKind::Engine, message))
 }

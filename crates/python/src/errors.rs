@@ -27,8 +27,8 @@ pub(crate) fn of_kind(kind: ErrorKind, message: impl Display) -> PyErr {
     error
 }
 
-/// Passes messages about a model to Python's `warnings`.
-pub(crate) fn warn(py: Python<'_>, notices: &[cognate::Notice]) -> PyResult<()> {
+/// Passes messages to Python's `warnings`.
+pub(crate) fn warn(py: Python<'_>, notices: &[impl Display]) -> PyResult<()> {
     let category = py.get_type::<pyo3::exceptions::PyUserWarning>();
     for notice in notices {
         let text =

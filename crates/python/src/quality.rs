@@ -7,7 +7,7 @@ use crate::texts;
 use cognate::ErrorKind;
 use cognate::evaluation::{BleuSettings, ChrfSettings, Metric, Words};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyList, PyString};
 
 /// BLEU and chrF of translations, equal to sacreBLEU's.
 #[pyfunction]
@@ -67,6 +67,12 @@ pub(crate) fn evaluate<'py>(
 
 /// One list of references, or several.
 fn references_of(references: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<String>>> {
+    // A generator can be read once.
+    let listed = references.hasattr("__next__")?.then(|| {
+        PyList::new(references.py(), references.try_iter()?.collect::<PyResult<Vec<_>>>()?)
+    });
+    let listed = listed.transpose()?;
+    let references = listed.as_ref().map_or(references, |list| list.as_any());
     let first = references.try_iter().ok().and_then(|mut items| items.next()).transpose()?;
     match first {
         Some(first) if !first.is_instance_of::<PyString>() => {

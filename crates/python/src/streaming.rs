@@ -1,8 +1,11 @@
 //! Parts of a translation as soon as they are final.
 
+use crate::arguments::check_process;
 use crate::errors::{of_kind, raised};
 use cognate::{Error, ErrorKind, Line, Translator};
 use pyo3::prelude::*;
+use std::path::{Path, PathBuf};
+use std::process;
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -16,10 +19,12 @@ const INTERVAL: Duration = Duration::from_millis(20);
 #[pyclass(module = "cognate", frozen)]
 pub(crate) struct Stream {
     parts: Mutex<Receiver<Result<String, Error>>>,
+    model: PathBuf,
+    process: u32,
 }
 
 /// Translates on another thread.
-pub(crate) fn start(translator: Translator, text: String) -> PyResult<Stream> {
+pub(crate) fn start(translator: Translator, model: &Path, text: String) -> PyResult<Stream> {
     translator.check_stream().map_err(raised)?;
     let (sender, parts) = mpsc::sync_channel(16);
     let work = move || {
@@ -35,7 +40,7 @@ pub(crate) fn start(translator: Translator, text: String) -> PyResult<Stream> {
     spawned.map_err(|error| {
         of_kind(ErrorKind::Engine, format_args!("cannot start a thread: {error}"))
     })?;
-    Ok(Stream { parts: Mutex::new(parts) })
+    Ok(Stream { parts: Mutex::new(parts), model: model.into(), process: process::id() })
 }
 
 #[pymethods]
@@ -45,6 +50,7 @@ impl Stream {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        check_process(&self.model, self.process)?;
         loop {
             let next = py.detach(|| {
                 self.parts

@@ -27,6 +27,11 @@ pub(crate) fn read<'py>(texts: &Bound<'py, PyAny>) -> PyResult<(Vec<String>, Con
     if let Ok(text) = texts.cast::<PyString>() {
         return Ok((vec![text.extract()?], Container::One));
     }
+    if texts.is_instance_of::<PyDict>() {
+        return Err(PyTypeError::new_err(
+            "texts: expected a string or many, found a dictionary; call the model itself with it",
+        ));
+    }
     let package: String = texts.get_type().getattr("__module__")?.extract()?;
     let (items, container) = match package.split('.').next().unwrap_or_default() {
         "numpy" => {
@@ -104,6 +109,7 @@ impl<'py> Container<'py> {
             }
             Self::Pandas(series) => {
                 keywords.set_item("index", series.getattr("index")?)?;
+                keywords.set_item("name", series.getattr("name")?)?;
                 py.import("pandas")?.call_method("Series", (texts,), Some(&keywords))
             }
             Self::Polars(series) => {

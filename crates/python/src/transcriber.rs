@@ -61,12 +61,9 @@ impl Transcriber {
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.made.check_process()?;
-        let mut all = self.options.clone();
-        all.extend(Keywords::of(options)?.rest());
-        let transcriber = self
-            .inner
-            .with(TranscriptionOptions::from_json(&all).map_err(raised)?)
-            .map_err(raised)?;
+        let options = Keywords::of(options)?.rest();
+        let options = TranscriptionOptions::from_json_over(&self.options, &options);
+        let transcriber = self.inner.with(options.map_err(raised)?).map_err(raised)?;
         let (py, audio) = (audio.py(), Audio::read(audio)?);
         let found = interruptible(py, |cancellation| {
             let reader = match audio {
@@ -75,7 +72,11 @@ impl Transcriber {
             };
             transcriber.transcribe_while(reader, &mut |_| {}, &|| !cancellation.is_cancelled())
         })?;
-        loads(py, &TranscriptFormat::object(&found.map_err(raised)?).to_string())
+        let found = found.map_err(raised)?;
+        if let Some(damage) = found.damage.description() {
+            warn(py, &[damage])?;
+        }
+        loads(py, &TranscriptFormat::object(&found).to_string())
     }
 
     /// The engine with its version and provider.

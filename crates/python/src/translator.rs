@@ -5,7 +5,7 @@ use crate::errors::{raised, warn};
 use crate::interruptible::interruptible;
 use crate::streaming::{self, Stream};
 use crate::texts::{self, Container};
-use cognate::{TranslatedText, Translation, TranslatorOptions};
+use cognate::{TranslatedText, Translation, TranslatorOptions, Warning};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::path::PathBuf;
@@ -88,7 +88,7 @@ impl Translator {
         texts: &Bound<'py, PyAny>,
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (translations, container) = self.run(texts, options)?;
+        let (translations, container) = self.run(texts, options, false)?;
         container.write(
             texts.py(),
             translations.into_iter().map(|translation| translation.text).collect(),
@@ -103,7 +103,7 @@ impl Translator {
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = texts.py();
-        let (translations, container) = self.run(texts, options)?;
+        let (translations, container) = self.run(texts, options, true)?;
         let found = |translation: Translation| -> PyResult<Bound<'py, PyAny>> {
             let found: Vec<_> = translation.hypotheses.into_iter().map(Hypothesis::from).collect();
             found.into_pyobject(py)
@@ -115,7 +115,7 @@ impl Translator {
     #[pyo3(signature = (text, **options))]
     fn stream(&self, text: String, options: Option<&Bound<'_, PyDict>>) -> PyResult<Stream> {
         self.made.check_process()?;
-        streaming::start(self.with(options)?, text)
+        streaming::start(self.with(options, false)?, self.made.model(), text)
     }
 
     /// Translates a column of a dictionary, an Arrow table or a frame of pandas or Polars into a new
@@ -175,28 +175,52 @@ impl Translator {
 }
 
 impl Translator {
-    /// The translator with options of a call.
-    fn with(&self, options: Option<&Bound<'_, PyDict>>) -> PyResult<cognate::Translator> {
-        let Some(options) = options.filter(|options| !options.is_empty()) else {
+    /// The translator with options of a call, which computes scores if they are returned.
+    fn with(
+        &self,
+        options: Option<&Bound<'_, PyDict>>,
+        returns_scores: bool,
+    ) -> PyResult<cognate::Translator> {
+        if !returns_scores && options.is_none_or(|options| options.is_empty()) {
             return Ok(self.inner.clone());
-        };
-        let mut keywords = Keywords::of(Some(options))?;
+        }
+        let mut keywords = Keywords::of(options)?;
         let languages = keywords.languages()?;
-        self.inner.with(&languages, &keywords.decoding()?).map_err(raised)
+        let mut decoding = keywords.decoding()?;
+        decoding.scores |= returns_scores;
+        self.inner.with(&languages, &decoding).map_err(raised)
     }
 
     fn run<'py>(
         &self,
         texts: &Bound<'py, PyAny>,
         options: Option<&Bound<'py, PyDict>>,
+        returns_scores: bool,
     ) -> PyResult<(Vec<Translation>, Container<'py>)> {
         self.made.check_process()?;
-        let translator = self.with(options)?;
+        let translator = self.with(options, returns_scores)?;
         let (sentences, container) = texts::read(texts)?;
         let run = interruptible(texts.py(), |cancellation| {
             translator.translate_while(&sentences, || !cancellation.is_cancelled())
         })?;
-        Ok((run.map_err(raised)?, container))
+        let translations = run.map_err(raised)?;
+        warn_of_losses(texts.py(), &translations)?;
+        Ok((translations, container))
+    }
+}
+
+/// Warns of the first sentence or translation that was truncated or has no language.
+fn warn_of_losses(py: Python<'_>, translations: &[Translation]) -> PyResult<()> {
+    let all = translations.iter().enumerate();
+    let mut losses = all
+        .flat_map(|(index, found)| found.warnings.iter().map(move |warning| (index, warning)))
+        .filter(|(_, warning)| **warning != Warning::Empty);
+    match (losses.next(), losses.count()) {
+        (None, _) => Ok(()),
+        (Some((index, warning)), 0) => warn(py, &[format!("text {index}: {warning}")]),
+        (Some((index, warning)), more) => {
+            warn(py, &[format!("text {index}: {warning}; and {more} more warnings")])
+        }
     }
 }
 

@@ -147,7 +147,13 @@ impl Served {
             )));
         }
         let found = match self {
-            Self::Text(model) => translated(model, inputs, parameters).await?,
+            Self::Text(model) => {
+                let mut parameters = parameters;
+                if wanted.is_empty() || wanted.iter().any(|name| name == SCORE) {
+                    parameters.insert("scores".into(), true.into());
+                }
+                translated(model, inputs, parameters).await?
+            }
             Self::Graph(graph) => graph.run(inputs).await?,
         };
         let wanted = if wanted.is_empty() { &names } else { wanted };

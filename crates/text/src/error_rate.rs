@@ -15,6 +15,8 @@ pub struct ErrorRateSettings {
     pub unit: ErrorUnit,
     /// The form to which both texts are converted first.
     pub spelling: Spelling,
+    /// Whether case is ignored.
+    pub lowercase: bool,
 }
 
 /// The unit of an error rate.
@@ -35,14 +37,21 @@ impl ErrorRateSettings {
 
     /// The settings' part of a signature.
     pub(crate) fn signature(self) -> String {
-        format!("norm:{}", self.spelling.name())
+        let case = if self.lowercase { "case:lc|" } else { "" };
+        format!("{case}norm:{}", self.spelling.name())
+    }
+
+    /// The form of a text that is compared.
+    fn form(self, text: &str) -> String {
+        let text = self.spelling.apply(text);
+        if self.lowercase { text.to_lowercase() } else { text }
     }
 
     /// The edits and the length of the reference with the lowest rate.
     pub(crate) fn count(self, hypothesis: &str, references: &[&str]) -> Vec<u32> {
-        let hypothesis = self.spelling.apply(hypothesis);
+        let hypothesis = self.form(hypothesis);
         let counts = references.iter().map(|reference| {
-            let reference = self.spelling.apply(reference);
+            let reference = self.form(reference);
             let (edits, length) = match self.unit {
                 ErrorUnit::Words => {
                     let [hypothesis, reference] = [&hypothesis, &reference].map(|text| words(text));

@@ -34,8 +34,8 @@ pub struct Subject<'a> {
     /// The decoding settings; sentences are decoded greedily and by beam search, regardless of
     /// `num_beams`.
     pub settings: Settings,
-    /// Sources to decode, each with its end token; random ones if there are none, or the model
-    /// reads audio.
+    /// Sources to decode, each with its end token, without those that are too long for `sizes`;
+    /// random ones if there are none, or the model reads audio.
     pub sentences: Vec<Vec<i64>>,
     /// The sizes of a graph whose shapes are constants.
     pub sizes: Option<FixedSizes>,
@@ -92,7 +92,8 @@ pub fn verify(
     let config = subject.model.config();
     progress("reference evaluator");
     if subject.layout == Layout::Generate {
-        let sources = Inputs::new(subject.seed).sources(&subject.sentences, config);
+        let limit = subject.sizes.map(|sizes| sizes.length);
+        let sources = Inputs::new(subject.seed).sources(&subject.sentences, config, limit);
         return verify_search(subject, (&sources).into(), runtimes, progress);
     }
     // Nothing else runs yet.
@@ -105,7 +106,7 @@ pub fn verify(
     let batches = batches(subject, &mut reference, &mut inputs)?;
     drop(reference);
     report.batches = batches.len();
-    let sources = inputs.sources(&subject.sentences, config);
+    let sources = inputs.sources(&subject.sentences, config, None);
     let sources = Sources::from(&sources);
     let methods = methods(subject);
 

@@ -36,6 +36,9 @@ const CASES: [Case; 6] = [
 /// Number of sentences of random tokens, if no text is given.
 const RANDOM_SENTENCES: usize = 4;
 
+/// Maximum number of random tokens of a sentence.
+const LONGEST: usize = 12;
+
 /// Number of windows of random features.
 const RANDOM_WINDOWS: usize = 1;
 
@@ -337,17 +340,26 @@ impl Inputs {
         })
     }
 
-    /// `given`, or random sources if that is empty.
-    pub(crate) fn sources(&mut self, given: &[Vec<i64>], config: &Config) -> RandomSources {
-        match self.features(RANDOM_WINDOWS, config) {
-            Some(features) => RandomSources::Features(features),
-            None if given.is_empty() => RandomSources::Tokens(self.sentences(config)),
-            None => RandomSources::Tokens(given.to_vec()),
+    /// Those `given` of at most `limit` tokens, or random ones if there are none.
+    pub(crate) fn sources(
+        &mut self,
+        given: &[Vec<i64>],
+        config: &Config,
+        limit: Option<usize>,
+    ) -> RandomSources {
+        if let Some(features) = self.features(RANDOM_WINDOWS, config) {
+            return RandomSources::Features(features);
         }
+        let fits = |source: &&Vec<i64>| limit.is_none_or(|limit| source.len() <= limit);
+        let given: Vec<_> = given.iter().filter(fits).cloned().collect();
+        if given.is_empty() {
+            return RandomSources::Tokens(self.sentences(config, limit));
+        }
+        RandomSources::Tokens(given)
     }
 
-    fn sentences(&mut self, config: &Config) -> Vec<Vec<i64>> {
-        let longest = config.max_positions.unwrap_or(12).min(12);
+    fn sentences(&mut self, config: &Config, limit: Option<usize>) -> Vec<Vec<i64>> {
+        let longest = [config.max_positions, limit].into_iter().flatten().fold(LONGEST, usize::min);
         (0..RANDOM_SENTENCES)
             .map(|_| {
                 let len = 1 + self.random.next_u32() as usize % longest;

@@ -213,7 +213,7 @@ fn measure(
         decoder.run(&inputs.decoder(layout, case, config, mask, &encoded)).map_err(failed)?;
     }
     let [sentences, held_out] =
-        [&sample.sentences, &sample.held_out].map(|given| inputs.sources(given, config));
+        [&sample.sentences, &sample.held_out].map(|given| inputs.sources(given, config, None));
     let settings = Settings {
         num_beams: 1,
         num_return_sequences: 1,

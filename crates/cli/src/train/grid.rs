@@ -9,7 +9,7 @@ use crate::messages;
 use anyhow::{Context, Result, ensure};
 use cognate::train::GridTable;
 use cognate_train::config::{Metric, TrainingConfig};
-use cognate_train::{Beginning, Ending, GridAxis, GridRun, Machine, grid};
+use cognate_train::{Beginning, Ending, ErrorKind, GridAxis, GridRun, Machine, grid};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -56,21 +56,34 @@ impl Grid {
             self.out.display()
         );
         let (mut ending, count) = (Ending::Updates, self.runs.len());
+        let mut diverged = Vec::new();
         for (index, (cell, parameters)) in self.runs.iter_mut().enumerate() {
             let name = cell.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if !messages::is_quiet() {
                 messages::note(format_args!("run {} of {count}: {name}", index + 1));
             }
-            let (outcome, count) = run
-                .train(cell.config.clone(), &cell.folder, beginning(&cell.folder)?)
-                .with_context(|| name)?;
-            *parameters = Some(count);
+            let trained = run.train(cell.config.clone(), &cell.folder, beginning(&cell.folder)?);
+            let (outcome, n_parameters) = match trained {
+                Err(error) if has_diverged(&error) => {
+                    messages::error(&error.context(name.clone()));
+                    diverged.push(name);
+                    continue;
+                }
+                trained => trained.with_context(|| name)?,
+            };
+            *parameters = Some(n_parameters);
             if outcome.ending == Ending::Stopped {
                 ending = Ending::Stopped;
                 break;
             }
         }
         self.write_table(out)?;
+        ensure!(
+            diverged.is_empty(),
+            "--grid: {} of {count} runs diverged: {}",
+            diverged.len(),
+            diverged.join("; ")
+        );
         Ok(ending)
     }
 
@@ -87,6 +100,11 @@ impl Grid {
         write!(out, "{table}")?;
         Ok(out.flush()?)
     }
+}
+
+fn has_diverged(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<cognate_train::Error>();
+    error.is_some_and(|error| error.kind() == ErrorKind::Diverged)
 }
 
 /// Resumes a run that was saved; another starts again.

@@ -19,16 +19,19 @@ fn hypothesis(found: &TranslatedText, tokenizer: &Tokenizer) -> Value {
         .iter()
         .map(|&id| tokenizer.piece(id).unwrap_or_else(|| format!("<{id}>")))
         .collect();
-    let alignment: Vec<_> =
-        hypothesis.alignment.iter().enumerate().map(|(target, source)| [*source, target]).collect();
-    json!({
+    let mut line = json!({
         "text": text,
         "score": hypothesis.score,
         "complete": hypothesis.complete,
         "tokens": tokens,
         "ids": hypothesis.tokens,
-        "alignment": alignment,
-    })
+    });
+    let alignment = hypothesis.alignment.iter().enumerate();
+    let alignment: Vec<_> = alignment.map(|(target, source)| [*source, target]).collect();
+    if !alignment.is_empty() {
+        line["alignment"] = json!(alignment);
+    }
+    line
 }
 
 fn name(warning: Warning) -> &'static str {

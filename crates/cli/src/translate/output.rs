@@ -1,5 +1,6 @@
 //! The output of translations: standard output, or a file that appears when it is complete.
 
+use crate::messages;
 use crate::whole_file;
 use anyhow::{Context, Result, bail};
 use cognate_export::PartialFile;
@@ -49,11 +50,9 @@ impl<'o> Output<'o> {
                 Ok(Self::Stream { file, path })
             }
             existing => {
-                if let Some((option, _)) = existing
-                    .ok()
-                    .and_then(|file| inputs.iter().find(|(_, input)| is_same(input, &file)))
-                {
-                    bail!("--output: {shown}: is the file of {option}; choose another file");
+                if let Ok(existing) = existing {
+                    let inputs = inputs.iter().map(|(option, input)| (*option, input));
+                    whole_file::check_differs(("--output", named), &existing, inputs)?;
                 }
                 let Some(file) = PartialFile::create(&path).with_context(unwritable)? else {
                     bail!(
@@ -94,23 +93,10 @@ impl<'o> Output<'o> {
     }
 }
 
-/// Whether both are the metadata of one file.
-#[cfg(unix)]
-fn is_same(one: &Metadata, other: &Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
-}
-
-/// Other systems do not identify files.
-#[cfg(not(unix))]
-fn is_same(_: &Metadata, _: &Metadata) -> bool {
-    false
-}
-
 /// The context of an error.
 fn place(path: Option<&Path>) -> String {
     match path {
         Some(path) => format!("--output: {}: cannot be written", path.display()),
-        None => "standard output: cannot be written".into(),
+        None => messages::UNWRITTEN.into(),
     }
 }

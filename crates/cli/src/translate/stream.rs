@@ -3,6 +3,7 @@
 use super::input::Input;
 use super::warnings::Warnings;
 use crate::decoding::Decoding;
+use crate::messages;
 use anyhow::{Context, Error, Result, anyhow};
 use cognate::Translator;
 use std::io::Write;
@@ -20,7 +21,7 @@ pub(crate) fn run(
         let mut write = |words: &str| {
             write!(out, "{}", decoding.text_column(words))
                 .and_then(|()| out.flush())
-                .context(UNWRITTEN)
+                .context(messages::UNWRITTEN)
         };
         // The error of a prefix names the prefix's line.
         let place = |error: Error| match error
@@ -37,10 +38,8 @@ pub(crate) fn run(
             .first()
             .map(|best| decoding.columns(&best.hypothesis))
             .unwrap_or_default();
-        writeln!(out, "{columns}").and_then(|()| out.flush()).context(UNWRITTEN)?;
+        writeln!(out, "{columns}").and_then(|()| out.flush()).context(messages::UNWRITTEN)?;
     }
     warnings.finish();
     Ok(())
 }
-
-const UNWRITTEN: &str = "standard output: cannot be written";

@@ -30,20 +30,22 @@ impl Warnings {
 
     /// Prints a warning about sentence `number`, or counts it.
     fn add(&mut self, number: usize, warning: Warning) {
-        let (kind, what) = match warning {
-            Warning::Empty => (0, "empty; its translation is empty".into()),
-            Warning::TooLong { tokens, limit } => (1, format!("truncated: {tokens} tokens, but the model has {limit} positions")),
-            Warning::Unfinished { limit } => (2, format!("its translation is truncated after {limit} tokens (--max-new-tokens)")),
-            Warning::NoLanguage => {
-                (3, "no target language; pass --target-language, or begin the sentence with a code such as >>deu<<".into())
-            }
-            other => (4, format!("{other:?}")),
+        let kind = match warning {
+            Warning::Empty => 0,
+            Warning::TooLong { .. } => 1,
+            Warning::Unfinished { .. } => 2,
+            Warning::NoLanguage => 3,
+            _ => 4,
         };
         if self.printed == PRINTED {
             self.counted[kind] += 1;
             return;
         }
         self.printed += 1;
+        let what = warning
+            .to_string()
+            .replace("set target_language", "pass --target-language")
+            .replace("max_new_tokens", "--max-new-tokens");
         messages::warning(format_args!("{} {number}: {what}", self.unit));
     }
 

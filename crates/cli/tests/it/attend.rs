@@ -470,6 +470,7 @@ fn exports_give_their_attentions_if_they_were_asked_to() {
         |name: &str, args: &[&str]| with_dir(&look(&exported(name, args)).failed(1), folder.path());
     assert_snapshot!(refused("without", &[]), @"cognate: error: DIR/without: was exported without attention weights; export it again with --attentions, or pass the checkpoint that it was exported from");
     assert_snapshot!(refused("fused", &["--target", "ort", "--attentions"]), @"cognate: error: DIR/fused: was exported with --target ort, without attention weights; export it again with --attentions and without --target ort, or pass the checkpoint that it was exported from");
+    assert_snapshot!(refused("generate", &["--layout", "generate", "--attentions"]), @"cognate: error: DIR/generate: was exported with --layout generate, without the attention weights of the encoder and of the decoder to itself; export it again with --attentions and without --layout generate, or pass the checkpoint that it was exported from");
     // Beside graphs in place lies the checkpoint.
     let checkpoint = crate::checkpoint(true);
     run(&["export", checkpoint.path().to_str().unwrap(), "--in-place"]).ok();

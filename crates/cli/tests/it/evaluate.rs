@@ -260,6 +260,21 @@ fn texts_that_do_not_belong_together_are_refused() {
     assert_snapshot!(refused(&["-r", &two, &two, &three, "--sentence-level"]), @"cognate: error: DIR/three: has 3 lines, expected 2 as in DIR/two");
     assert_snapshot!(refused(&["-r", &two, &two, "--model", "testdata/multi30k-en-de"]), @"cognate: error: --model: expected --source FILE with it, the sentences to translate");
     assert_snapshot!(refused(&["-r", &two, &two, "--smooth-value", "1"]), @"cognate: error: --smooth-value: expected --smooth floor or add-k with it");
+    assert_snapshot!(refused(&["-r", "-", "-"]), @"cognate: error: -: standard input is another text already; pass a file");
+    for (args, expected) in [
+        (&["--normalizer", "english"][..], "--normalizer: expected wer or cer among --metrics"),
+        (&["--metrics", "chrf", "--tokenize", "char"], "--tokenize: expected bleu among --metrics"),
+        (&["--metrics", "wer", "--smooth", "none"], "--smooth: expected bleu among --metrics"),
+        (
+            &["--metrics", "chrf", "--effective-order"],
+            "--effective-order: expected bleu among --metrics",
+        ),
+    ] {
+        let said = refused(&[&["-r", &two, &two], args].concat());
+        assert_eq!(said, format!("cognate: error: {expected}"));
+    }
+    let seed = run(&["evaluate", "-r", &two, &two, "--seed", "5"]).failed(2);
+    assert!(seed.contains("--confidence|--paired-bs"), "{seed}");
     let tokenised = write("tokenised", "Ein Hund .\n".repeat(100).as_bytes());
     assert_snapshot!(with_dir(&run(&["evaluate", "-r", &tokenised, &tokenised]).err, folder.path()), @"cognate: warning: DIR/tokenised: 100 lines end in a period after a space, as in tokenised text, whose BLEU is not comparable; detokenise it, or pass --tokenize none");
 }

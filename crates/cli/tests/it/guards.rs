@@ -46,6 +46,64 @@ fn weights_that_are_not_finite_are_exported_only_if_that_is_wanted() {
     export(with_value("model.encoder.layers.1.fc1.weight", 0, f32::MAX).path(), &[]).ok();
 }
 
+/// What is read is not overwritten.
+#[test]
+fn outputs_are_no_inputs() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (text, other) = (file("a.en", "A dog.\n"), file("a.de", "Ein Hund.\n"));
+    let (log, picture) = (file("log.jsonl", ""), file("picture.png", ""));
+    let image = golden("images/trocr");
+    let cases = [
+        (
+            &["embed", "--input", &text, "--output", &text][..],
+            "--output: DIR/a.en: is the file of --input",
+        ),
+        (
+            &["shortlist", "--data", &text, &other, "--out", &other],
+            "--out: DIR/a.de: is the file of --data",
+        ),
+        (
+            &["translate", "--shortlist", &text, "--output", &text, "A."],
+            "--output: DIR/a.en: is the file of --shortlist",
+        ),
+        (
+            &["attend", "--model", image.to_str().unwrap(), "--image", &picture, "--out", &picture],
+            "--out: DIR/picture.png: is the file of --image",
+        ),
+        (
+            &["plot", &log, "--format", "svg", "--out", &log],
+            "--out: DIR/log.jsonl: is the file of a log",
+        ),
+    ];
+    for (args, expected) in cases {
+        let said = with_dir(&run(args).failed(1), folder.path());
+        assert_eq!(said, format!("cognate: error: {expected}; choose another file"), "{args:?}");
+    }
+    assert_eq!(fs::read_to_string(&text).unwrap(), "A dog.\n");
+}
+
+/// A full disk is an error of a help text, too.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_cannot_be_printed_is_an_error() {
+    for args in
+        [&["--help"][..], &["translate", "--help"], &["--version"], &["completions", "bash"]]
+    {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let ended = ended(cognate(args).stdout(full));
+        assert_eq!(
+            ended.failed(1),
+            "cognate: error: standard output: cannot be written: No space left on device (os error 28)",
+            "{args:?}"
+        );
+    }
+}
+
 /// What a file may ask for is the user's to say.
 #[test]
 fn limits_are_taken_from_the_environment() {

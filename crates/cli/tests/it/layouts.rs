@@ -188,6 +188,13 @@ fn the_layout_generate_translates_alike() {
         };
         assert_eq!(strip(translated(out)), strip(translated(bundled)), "{arguments:?}");
     }
+    // All words of a stream come at its end.
+    let greedy = |more: &[&str]| {
+        run(&[&["translate", "--engine", "ort", "--model", out, "--scores", SENTENCES[1]], more]
+            .concat())
+        .ok()
+    };
+    assert_eq!(greedy(&["--stream"]), greedy(&[]));
     let sampled = |seed| {
         run(&[
             "translate",
@@ -309,6 +316,13 @@ print(sum(1 for _ in graphs(inferred.graph)), "graphs")
         .ok()
     };
     assert_eq!(translated(out), translated(bundled));
+    // Of the sentences of a verification one has 23 tokens, and nearly all have more than 3.
+    for length in ["20", "3"] {
+        let short = folder.path().join(length);
+        let exported = ["export", bundled, short.to_str().unwrap(), "--layout", "generate"];
+        let sizes = ["--max-batch", "2", "--max-length", length];
+        assert!(run(&[&exported[..], &sizes].concat()).ok().contains("passed"), "{length}");
+    }
     let refused = |arguments: &[&str]| {
         with_dir(
             &run(&[&["translate", "--engine", "ort", "--model", out], arguments].concat())

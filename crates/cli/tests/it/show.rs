@@ -27,6 +27,24 @@ fn a_preset() {
 }
 
 #[test]
+fn an_encoder_alone() {
+    let shown = run(&["show", "testdata/encoders/bert-text"]).ok();
+    assert_snapshot!(shown.lines().take(4).collect::<Vec<_>>().join("\n"), @"
+    testdata/encoders/bert-text
+      family       bert
+      d_model      16
+      encoder      2 layers, 2 heads of 8, d_ff 24
+    ");
+    assert!(shown.contains("graph model: "), "{shown}");
+    for args in [&["--graph", "encode"][..], &["--format", "dot"], &["--html", "-"]] {
+        let drawn = run(&[&["show", "testdata/encoders/bert-text"], args].concat()).ok();
+        assert!(drawn.contains("classifier"), "{drawn}");
+    }
+    let sizes = run(&["show", "preset:tiny", "--sizes", "src=3"]).failed(1);
+    assert_snapshot!(sizes, @"cognate: error: --sizes: only FLOPs depend on sizes; expected --html or --format with it");
+}
+
+#[test]
 fn graphs() {
     for (name, first, last) in [
         ("encode", "graph encoder", "  output cross.3.value = "),

@@ -225,3 +225,20 @@ fn times_of_words_need_an_export_with_attention() {
         ended.err
     );
 }
+
+#[test]
+fn a_bad_file_of_several_does_not_stop_the_others() {
+    let (folder, checkpoint, _) = speech_model();
+    let (clip, bad) = (testdata("audio/clip.wav"), folder.path().join("bad.wav"));
+    fs::write(&bad, "no audio").unwrap();
+    let transcribe = |more: &[&str]| {
+        run(&[&["transcribe", "--model", checkpoint.to_str().unwrap()], more].concat())
+    };
+    let clip = clip.to_str().unwrap();
+    let (both, alone) = (transcribe(&[bad.to_str().unwrap(), clip]), transcribe(&[clip]));
+    assert_eq!((both.status, both.out), (Some(1), alone.ok()));
+    assert!(both.err.contains("bad.wav"), "{}", both.err);
+    let names = ["--output-dir", folder.path().to_str().unwrap(), clip, "other/clip.flac"];
+    let refused = transcribe(&names).failed(1);
+    assert!(refused.contains("would have the same name"), "{refused}");
+}

@@ -21,6 +21,15 @@ fn pieces_and_ids_go_both_ways() {
 }
 
 #[test]
+fn white_space_that_is_a_piece_goes_both_ways() {
+    let Some(folder) = cognate_testing::shared_golden("byt5") else { return };
+    let model = ["--model", folder.to_str().unwrap()];
+    let pieces = run(&[&["tokenize", "a b é"], &model[..]].concat()).ok();
+    assert!(pieces.contains("a <0x20> b"), "{pieces}");
+    assert_eq!(run_with(&[&["detokenize"], &model[..]].concat(), &pieces).ok(), "a b é\n");
+}
+
+#[test]
 fn commands_write_json() {
     let line = |args: &[&str]| -> Value { serde_json::from_str(&run(args).ok()).unwrap() };
     let found = line(&[
@@ -42,6 +51,11 @@ fn commands_write_json() {
         (found["hypotheses"].as_array().unwrap().len(), &found["hypotheses"][0]["text"]),
         (2, &found["text"])
     );
+    // Greedy search, too.
+    let greedy = line(&["translate", "--engine", "tract", "--json", "Two dogs."]);
+    let score = greedy["hypotheses"][0]["score"].as_f64().unwrap();
+    let expected = run(&["translate", "--engine", "tract", "--scores", "Two dogs."]).ok();
+    assert_eq!(format!("Zwei Hunde.\t{score:.6}\n"), expected);
     let explained = line(&["explain", "--engine", "tract", "--json", "Hello!"]);
     assert!(explained["explained"].is_object(), "{explained}");
     let shown = line(&["show", "--json", "testdata/multi30k-en-de"]);

@@ -6,7 +6,7 @@ use crate::Export;
 use crate::amounts::thousands;
 use cognate_folder::ModelSource;
 use cognate_graph::{Class, Graph, Program};
-use cognate_model::{Attentions, Model, Parts, Positions, without_layer};
+use cognate_model::{Attentions, Layout, Model, Parts, Positions, without_layer};
 use cognate_pipeline::{Error, ErrorKind, Result};
 use serde_json::{Map, Value, json};
 use std::fmt;
@@ -69,8 +69,12 @@ impl Export {
             |(name, recipe): (&str, &cognate_graph::Recipe)| (name.into(), recipe.shape().to_vec());
         let programs = match model.config().parts {
             Parts::Both => vec![model.encode()?, model.step(Attentions::Omit)?],
-            Parts::Encoder(_) => vec![model.encode()?],
+            Parts::Encoder(_) => model.programs(Layout::Cognate, Attentions::Omit)?,
             Parts::Decoder => vec![model.step(Attentions::Omit)?],
+        };
+        let rows = match model.config().parts {
+            Parts::Encoder(_) => rows(model, &programs[0]),
+            Parts::Both | Parts::Decoder => rows(model, &model.teacher_forced()?),
         };
         Ok(ModelDescription {
             source: source.clone(),
@@ -79,7 +83,7 @@ impl Export {
             n_parameters: model.parameters(),
             tensors: model.weights().iter().map(tensor).collect(),
             graphs: programs.iter().map(|program| GraphDescription::of(program.graph())).collect(),
-            rows: rows(model, &model.teacher_forced()?),
+            rows,
             config,
         })
     }

@@ -6,12 +6,11 @@ use super::graphs::joined;
 use super::tokenizer::ChosenTokenizer;
 use super::{Export, Exported, file_name, weights_files};
 use cognate_export::Additions;
-use cognate_folder::Precision;
 use cognate_folder::{
-    GENERATED, GraphSummary, Manifest, ModelSource, Origin, Stamp, tokenizer_bytes,
-    write_graphs_in_place,
+    Configuration, GENERATED, GraphSummary, Manifest, ModelSource, Origin, Precision, Stamp,
+    tokenizer_bytes, write_graphs_in_place,
 };
-use cognate_model::{Layout, Model};
+use cognate_model::{Layout, Model, Parts};
 use cognate_pipeline::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,6 +46,14 @@ impl Export {
                 self.source
             ));
         };
+        let parts = Configuration::read(checkpoint)?.config.parts;
+        if matches!(self.model.config().parts, Parts::Encoder(_))
+            && !matches!(parts, Parts::Encoder(_))
+        {
+            return wrong(
+                "the checkpoint has a decoder, too, which its files would go on to promise; write the encoder to a folder of its own".into(),
+            );
+        }
         let layout = self.written_layout()?;
         if self.sizes(layout)?.is_some() {
             return wrong("has no constant sizes; write a folder instead".into());

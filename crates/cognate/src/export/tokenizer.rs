@@ -2,7 +2,7 @@
 
 use cognate_export::Folder;
 use cognate_folder::{GENERATION_CONFIG, ModelSource, copy_tokenizer, read_if_there};
-use cognate_model::Model;
+use cognate_model::{Front, Model, Parts};
 use cognate_pipeline::{Error, ErrorKind, Languages, Notice, Result, open_tokenizer_if_readable};
 use cognate_text::{TargetLanguage, Tokenizer};
 use serde_json::{Map, Value};
@@ -27,15 +27,21 @@ impl ChosenTokenizer {
         model: &Model,
         languages: &Languages,
     ) -> Result<(Self, Option<Notice>)> {
-        let (tokenizer, notice) = match source {
-            ModelSource::Checkpoint(folder) => open_tokenizer_if_readable(
-                folder,
-                model.config(),
-                "without it `cognate translate` cannot use the export",
-            )?,
-            ModelSource::Preset(_) | ModelSource::Exported(_) | ModelSource::File(_) => {
-                (None, None)
+        let config = model.config();
+        let reads_images =
+            matches!((config.parts, config.front), (Parts::Encoder(_), Front::Pixels(_)));
+        let loss = match config.parts {
+            Parts::Both => "without it `cognate translate` cannot use the export",
+            Parts::Encoder(_) => {
+                "without it `cognate embed` and `cognate classify` cannot use the export"
             }
+            Parts::Decoder => "without it `cognate generate` cannot use the export",
+        };
+        let (tokenizer, notice) = match source {
+            ModelSource::Checkpoint(folder) if !reads_images => {
+                open_tokenizer_if_readable(folder, config, loss)?
+            }
+            _ => (None, None),
         };
         let Some(tokenizer) = tokenizer else {
             if languages.is_chosen() {

@@ -10,7 +10,7 @@ pub enum ChartAxis {
     /// Updates of the weights.
     #[default]
     Updates,
-    /// Minutes of training, without validation.
+    /// Minutes of training and validation.
     Minutes,
 }
 

@@ -216,7 +216,7 @@ fn error_rates_are_those_of_jiwer() {
         let Rates { wer, cer, wers, cers } = &transcripts.rates[name];
         for (unit, all, each) in [(ErrorUnit::Words, wer, wers), (ErrorUnit::Characters, cer, cers)]
         {
-            let metric = Metric::ErrorRate(ErrorRateSettings { unit, spelling });
+            let metric = Metric::ErrorRate(ErrorRateSettings { unit, spelling, lowercase: false });
             let statistics = metric.statistics(&hypotheses, &[&references]).unwrap();
             let found =
                 statistics.sentence_scores().chain([statistics.score()]).map(|score| score.value());
@@ -234,9 +234,21 @@ fn error_rates_are_those_of_jiwer() {
 }
 
 #[test]
+fn error_rates_ignore_case_on_demand() {
+    for unit in [ErrorUnit::Words, ErrorUnit::Characters] {
+        let rate = |lowercase| {
+            let settings = ErrorRateSettings { unit, lowercase, ..ErrorRateSettings::default() };
+            let metric = Metric::ErrorRate(settings);
+            metric.statistics(&["EIN HUND"], &[&["ein Hund"]]).unwrap().score().value()
+        };
+        assert!(rate(false) > 50.0 && rate(true) == 0.0, "{unit:?}");
+    }
+}
+
+#[test]
 fn error_rates_count_edits() {
     let rate = |unit, spelling, hypothesis: &str, reference: &str| {
-        let metric = Metric::ErrorRate(ErrorRateSettings { unit, spelling });
+        let metric = Metric::ErrorRate(ErrorRateSettings { unit, spelling, lowercase: false });
         format!("{:.4}", metric.statistics(&[hypothesis], &[&[reference]]).unwrap().score().value())
     };
     let (words, given) = (ErrorUnit::Words, Spelling::Given);

@@ -112,6 +112,14 @@ pub struct Position {
     pub batch: u64,
 }
 
+impl Position {
+    /// The epoch of the last batch before it, from 1.
+    pub fn last_epoch(&self) -> u64 {
+        let is_inside = self.window > 0 || self.batch > 0;
+        (self.epoch + u64::from(is_inside)).max(1)
+    }
+}
+
 /// An endless iterator of batches, epoch after epoch.
 ///
 /// ```

@@ -53,15 +53,17 @@ impl Problems {
         }
     }
 
-    /// From 0 to less than 1.
+    /// From 0 to less than 1, in single precision, too.
     fn share(&mut self, field: &str, found: f64) {
-        if !(0.0..1.0).contains(&found) {
+        if !((0.0..1.0).contains(&found) && (found as f32) < 1.0) {
             self.add(field, found, "a number from 0 to less than 1");
         }
     }
 
+    /// Above 0 and finite, in single precision, too.
     fn positive(&mut self, field: &str, found: Option<f64>) {
-        if let Some(found) = found.filter(|found| !(found.is_finite() && *found > 0.0)) {
+        let is_positive = |found: &f64| (*found as f32).is_finite() && *found as f32 > 0.0;
+        if let Some(found) = found.filter(|found| !is_positive(found)) {
             self.add(field, found, "a number above 0");
         }
     }
@@ -70,11 +72,14 @@ impl Problems {
 /// Larger sizes are typing errors.
 const LARGEST_SIZE: usize = 1 << 20;
 const MOST_LAYERS: usize = 1_024;
+const MOST_THREADS: usize = 1_024;
 
 /// All problems, in the order of the fields.
 pub(super) fn problems(config: &TrainingConfig) -> Vec<Problem> {
     let mut problems = Problems::default();
-    problems.at_least("threads", config.threads, 1);
+    if let Some(threads) = config.threads {
+        problems.within("threads", threads, 1, MOST_THREADS);
+    }
     data(config, &mut problems);
     tokenizer(&config.tokenizer, &mut problems);
     model(config, &mut problems);
@@ -309,7 +314,10 @@ fn optimiser(config: &TrainingConfig, problems: &mut Problems) {
     problems.share("optimiser.beta1", optimiser.beta1);
     problems.share("optimiser.beta2", optimiser.beta2);
     problems.positive("optimiser.epsilon", Some(optimiser.epsilon));
-    problems.at_least("optimiser.weight_decay", Some(optimiser.weight_decay), 0.0);
+    let decay = optimiser.weight_decay;
+    if !((decay as f32).is_finite() && decay >= 0.0) {
+        problems.add("optimiser.weight_decay", decay, "a number of at least 0");
+    }
     if optimiser.weight_decay > 0.0 && optimiser.algorithm == OptimiserAlgorithm::Adam {
         problems.add(
             "optimiser.weight_decay",

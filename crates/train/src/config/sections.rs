@@ -56,7 +56,7 @@ section! {
         /// Random seed of the initial weights, the order of batches and dropout. The same seed,
         /// settings, text and number of threads give the same run.
         seed: u64 = 1,
-        /// Number of threads of the engine. Default: the number of cores.
+        /// Number of threads of the engine; 1 to 1024. Default: the number of cores.
         threads: Option<usize> = None,
     }
     /// Text and batches.
@@ -276,7 +276,8 @@ section! {
         validate_every: u64 = 500,
         /// Number of validations without improvement after which the run ends; at least 1.
         patience: Option<u64> = None,
-        /// Metric of the best checkpoint.
+        /// Metric of the best checkpoint. BLEU is that of translations of at most 16 tokens more than
+        /// twice the longest source of their batch.
         metric: Metric = Metric::Loss,
         /// Number of beams of validation translations; 1 to 64.
         beams: usize = 1,

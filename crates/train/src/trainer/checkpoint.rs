@@ -42,6 +42,10 @@ pub(super) struct Run {
     /// The next batch.
     pub(super) position: Position,
     pub(super) seconds: f64,
+    /// The update of the last validation, or of the last checkpoint of a run that validates when it
+    /// is to; `None` of runs of earlier versions.
+    #[serde(default)]
+    pub(super) validated: Option<u64>,
     pub(super) best: Option<Best>,
     /// Validations since the best one.
     pub(super) worse: u64,
@@ -70,6 +74,7 @@ impl Run {
             update: 0,
             position: Position::default(),
             seconds: 0.0,
+            validated: None,
             best: None,
             worse: 0,
             unlogged: [0; 3],

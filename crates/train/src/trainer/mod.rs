@@ -124,6 +124,17 @@ impl<'r> Trainer<'r> {
         };
         if let Some(positions) = start.model.config().max_positions {
             config.model.max_positions = positions;
+            let limits = [
+                ("max_source_tokens", config.data.max_source_tokens),
+                ("max_target_tokens", config.data.max_target_tokens),
+            ];
+            for (field, limit) in limits {
+                if let Some(limit) = limit.filter(|limit| *limit > positions) {
+                    Err(Cause::Config(format!(
+                        "data.{field}: expected at most {positions}, the positions of the model, found {limit}"
+                    )))?;
+                }
+            }
         }
         let settings = config.batch_settings(start.framing.clone());
         let tokenizer = Arc::new(start.tokenizer.clone());
@@ -245,8 +256,15 @@ impl<'r> Trainer<'r> {
         )?;
         let mut batches = batches.prefetched(self.config.data.prefetch);
         let mut unlogged = Unlogged::of(self.run.unlogged);
-        // The update of the last validation or checkpoint.
-        let mut validated = self.run.update;
+        let validate_every = self.config.schedule.validate_every;
+        // A stop at the update of a validation came before it.
+        if self.run.validated.is_some_and(|update| update < self.run.update)
+            && self.run.update.is_multiple_of(validate_every)
+            && self.is_over().is_none()
+        {
+            self.validate(observer)?;
+        }
+        let mut saved = self.run.update;
         let ending = loop {
             if let Some(ending) = self.is_over() {
                 break ending;
@@ -264,15 +282,15 @@ impl<'r> Trainer<'r> {
             let (loss, tokens) = (sums.loss / sums.tokens.max(1) as f64, sums.tokens);
             let progress = Progress {
                 update,
-                epoch: self.run.position.epoch + 1,
+                epoch: self.run.position.last_epoch(),
                 loss,
                 tokens,
                 share: self.share(),
             };
             let stopped = observer(Event::Update(&progress)).is_break();
             let stopped = self.agree_on(stopped);
-            if !stopped && update.is_multiple_of(self.config.schedule.validate_every) {
-                validated = update;
+            if !stopped && update.is_multiple_of(validate_every) {
+                saved = update;
                 self.validate(observer)?;
                 // Time of validation is not training time.
                 unlogged.clock = Instant::now();
@@ -283,11 +301,15 @@ impl<'r> Trainer<'r> {
                 break Ending::Stopped;
             }
         };
-        if validated != self.run.update {
-            match ending {
-                Ending::Stopped => self.save(observer)?,
-                _ => self.validate(observer)?,
+        match ending {
+            Ending::Stopped if saved < self.run.update => self.save(observer)?,
+            Ending::Stopped => {}
+            _ if saved < self.run.update
+                || self.run.validated.is_some_and(|update| update < self.run.update) =>
+            {
+                self.validate(observer)?;
             }
+            _ => {}
         }
         if leads(self.machine.ranks) && !self.output.has_model() {
             let model = self.step.snapshot()?;
@@ -383,7 +405,7 @@ impl<'r> Trainer<'r> {
         let labels = tokens.max(1) as f64;
         Stretch {
             update: self.run.update,
-            epoch: self.run.position.epoch + 1,
+            epoch: self.run.position.last_epoch(),
             loss: loss / labels,
             nll: nll / labels,
             learning_rate: rate::rate(

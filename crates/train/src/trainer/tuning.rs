@@ -79,6 +79,20 @@ impl Learned {
             .into_iter()
             .filter(|path| lora_targets.iter().any(|target| is_target(path, target)))
             .collect();
+        for path in &of {
+            let shape = model.weights().get(path).map_or(&[][..], Recipe::shape);
+            let [rows, columns] = *shape else {
+                Err(Cause::Config(format!(
+                    "tuning.lora_targets: {path} {shape:?} is no matrix; expected linear layers"
+                )))?
+            };
+            if rank > rows.min(columns) {
+                Err(Cause::Config(format!(
+                    "tuning.lora_rank: expected at most {}, the smaller size of {path} {shape:?}, found {rank}",
+                    rows.min(columns)
+                )))?;
+            }
+        }
         let mut paths: Vec<String> = of.iter().flat_map(|path| adapters(path)).collect();
         paths.sort_unstable();
         let scale = (lora_alpha / rank as f64) as f32;

@@ -27,6 +27,7 @@ impl Trainer<'_> {
         observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         let model = self.step.snapshot()?;
+        self.run.validated = Some(self.run.update);
         let mut is_best = true;
         if let Some(held) = &self.held {
             let sums = held.loss(&mut self.step)?;
@@ -97,7 +98,7 @@ impl Trainer<'_> {
         let labels = sums.tokens.max(1) as f64;
         let (valid_loss, valid_nll) = (sums.loss / labels, sums.nll / labels);
         let (update, epoch, seconds) =
-            (self.run.update, self.run.position.epoch + 1, self.run.seconds);
+            (self.run.update, self.run.position.last_epoch(), self.run.seconds);
         Ok(Validation {
             update,
             epoch,

@@ -163,6 +163,30 @@ fn choices_are_compared() {
     assert_eq!(fs::read_to_string(path(folder.path(), "out/grid.csv")).unwrap().lines().count(), 5);
 }
 
+#[test]
+fn a_grid_goes_on_after_a_run_that_diverges() {
+    if let Err(error) = Engine::Ort.open(Device::Cpu) {
+        return cognate_testing::skip(&error.to_string());
+    }
+    let folder = folder();
+    let (settings, out) = (path(folder.path(), "small.toml"), path(folder.path(), "out"));
+    let ended = run(&[
+        "train",
+        &settings,
+        "--out",
+        &out,
+        "--max-updates",
+        "3",
+        "--grid",
+        "optimiser.learning_rate=1e38,1e-3",
+    ]);
+    assert_eq!(ended.status, Some(1), "{}", ended.err);
+    let last = ended.err.lines().last().unwrap();
+    assert!(last.starts_with("cognate: error: --grid: 1 of 2 runs diverged: "), "{last}");
+    let csv = fs::read_to_string(path(folder.path(), "out/grid.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 2, "{csv}");
+}
+
 /// SIGINT lets a run save its state.
 #[cfg(unix)]
 #[test]

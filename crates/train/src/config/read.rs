@@ -1,6 +1,7 @@
 //! Reading a training file field by field, so that all its problems are reported together.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Error, ValueDeserializer};
@@ -60,9 +61,12 @@ pub(super) fn set(config: &mut TrainingConfig, name: &str, text: &str) -> Result
         Some(("data", field)) => set_in(&mut config.data, name, field, text),
         Some(("tokenizer", field)) => set_in(&mut config.tokenizer, name, field, text),
         Some(("model", field)) => {
-            set_in(&mut config.model, name, field, text)?;
+            let model = &mut config.model;
+            let former = model.preset;
+            set_in(model, name, field, text)?;
             if field == "preset" {
-                config.model.take_preset(config.model.preset);
+                let preset = mem::replace(&mut model.preset, former);
+                model.take_preset(preset);
             }
             Ok(())
         }

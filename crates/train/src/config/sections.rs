@@ -179,13 +179,28 @@ section! {
 }
 
 impl Model {
-    /// Sets the preset and the choice that it is named after.
+    /// Sets the preset and the choice that it is named after, unless another than the default was
+    /// made; takes back that of the former preset.
     pub fn take_preset(&mut self, preset: PresetName) {
+        let Self { attention_score, positions, .. } = Self::default();
+        match self.preset {
+            PresetName::Additive if self.attention_score == AttentionScore::Additive => {
+                self.attention_score = attention_score;
+            }
+            PresetName::Rotary if self.positions == PositionKind::Rotary => {
+                self.positions = positions;
+            }
+            _ => {}
+        }
         self.preset = preset;
         match preset {
-            PresetName::Additive => self.attention_score = AttentionScore::Additive,
-            PresetName::Rotary => self.positions = PositionKind::Rotary,
-            PresetName::Tiny | PresetName::Base | PresetName::Big => {}
+            PresetName::Additive if self.attention_score == attention_score => {
+                self.attention_score = AttentionScore::Additive;
+            }
+            PresetName::Rotary if self.positions == positions => {
+                self.positions = PositionKind::Rotary;
+            }
+            _ => {}
         }
     }
 }

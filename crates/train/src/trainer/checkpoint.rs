@@ -74,7 +74,7 @@ impl Run {
             update: 0,
             position: Position::default(),
             seconds: 0.0,
-            validated: None,
+            validated: Some(0),
             best: None,
             worse: 0,
             unlogged: [0; 3],

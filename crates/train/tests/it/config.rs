@@ -91,6 +91,13 @@ fn single_fields_are_set_as_a_file_would() {
     assert_eq!(config, read(file));
     config.set("model.preset", "additive").unwrap();
     assert_eq!(config.model.attention_score, AttentionScore::Additive);
+    // Another preset takes it back, and takes nothing else.
+    config.set("model.preset", "tiny").unwrap();
+    assert_eq!(config.model.attention_score, AttentionScore::ScaledDot);
+    config.set("model.positions", "learned").unwrap();
+    config.set("model.preset", "rotary").unwrap();
+    config.set("model.preset", "tiny").unwrap();
+    assert_eq!(config.model.positions, PositionKind::Learned);
     let mut refused = |name: &str, value: &str| config.set(name, value).unwrap_err().to_string();
     assert_snapshot!(refused("dropout.layers", "1"), @"dropout.layers is unknown; expected one of embeddings, sublayers, attention, activation, consistency");
     assert_snapshot!(refused("modell.gated", "true"), @"modell.gated: modell is not a section; expected one of data, tokenizer, model, tuning, dropout, optimiser, schedule");
@@ -235,6 +242,14 @@ fn values_that_do_not_go_together_are_refused() {
     train.toml: line 9: dropout.consistency is 5, expected 0, or another dropout rate above 0
     train.toml: line 13: optimiser.decay is cosine, expected schedule.max_updates to be set: the rate is zero there
     "#);
+    // In single precision these are 0, 1 and infinite.
+    assert_snapshot!(problems("threads = 5000\n[optimiser]\nepsilon = 1e-46\nclip_norm = 1e-60\nema_decay = 0.9999999999\nweight_decay = inf\nalgorithm = \"adamw\"\n"), @"
+    train.toml: line 1: threads is 5000, expected 1 to 1024
+    train.toml: line 3: optimiser.epsilon is 0.0000000000000000000000000000000000000000000001, expected a number above 0
+    train.toml: line 4: optimiser.clip_norm is 0.000000000000000000000000000000000000000000000000000000000001, expected a number above 0
+    train.toml: line 5: optimiser.ema_decay is 0.9999999999, expected a number from 0 to less than 1
+    train.toml: line 6: optimiser.weight_decay is inf, expected a number of at least 0
+    ");
     assert_snapshot!(problems("[tuning]\nlora_rank = 0\nlora_alpha = 0\nlora_targets = []\nfreeze = [\"encoder\"]\n"), @r#"
     train.toml: line 2: tuning.lora_rank is 0, expected at least 1
     train.toml: line 2: tuning.lora_rank is 0, expected model.init to be set: adapters are for a trained model

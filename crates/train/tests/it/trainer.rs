@@ -279,16 +279,49 @@ fn adapters_are_learned_and_merged() {
         (adapted / merged - 1.0).abs() < cognate_verify::CLOSE.relative_l2,
         "{adapted}, merged {merged}"
     );
-    let config = tuning(
-        &folder,
-        &bundled_checkpoint(),
-        "schedule.max_updates = 1\ntuning.lora_rank = 2\ntuning.lora_targets = [\"query\"]",
-    );
+    for (rank, target, expected) in [
+        (2, "query", "tuning.lora_targets: the model has no weight called \"query\""),
+        (2, "final_layer_norm", "tuning.lora_targets: "),
+        (129, "q_proj", "tuning.lora_rank: expected at most 128, the smaller size of "),
+    ] {
+        let more = format!(
+            "schedule.max_updates = 1\ntuning.lora_rank = {rank}\ntuning.lora_targets = [\"{target}\"]"
+        );
+        let config = tuning(&folder, &bundled_checkpoint(), &more);
+        let said = refusal(&config, &folder.path().join("refused"), Beginning::Fresh, &*ort);
+        assert!(said.starts_with(expected), "{said}");
+    }
+    // Only matrices have adapters, and the model has its own number of positions.
+    let mut config = tuning(&folder, &bundled_checkpoint(), "schedule.max_updates = 1");
+    (config.data.max_tokens, config.data.max_source_tokens) = (512, Some(300));
     let said = refusal(&config, &folder.path().join("refused"), Beginning::Fresh, &*ort);
-    assert!(
-        said.starts_with("tuning.lora_targets: the model has no weight called \"query\""),
-        "{said}"
-    );
+    assert_snapshot!(said, @"data.max_source_tokens: expected at most 256, the positions of the model, found 300");
+}
+
+/// A stop at the update of a validation comes before it, and the resumed run makes up for it.
+#[test]
+fn a_validation_that_a_stop_prevented_is_made_up_for() {
+    let Some(ort) = ort() else { return };
+    let folder = Folder::new();
+    let more = "schedule.max_updates = 4\nschedule.validate_every = 2\nschedule.log_every = 1";
+    let (config, out) = (config(&folder, more), folder.path().join("out"));
+    for stop in [2, 4] {
+        let beginning = if stop == 2 { Beginning::Fresh } else { Beginning::Resume };
+        let machine = Machine::alone(&*ort, Device::Cpu);
+        let mut trainer = Trainer::new(config.clone(), &out, beginning, machine).unwrap();
+        let outcome = trainer.run(&mut |event| match event {
+            Event::Update(progress) if progress.update == stop => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        });
+        assert_eq!(outcome.unwrap().ending, Ending::Stopped);
+    }
+    run(&config, &out, Beginning::Resume, &*ort);
+    let validated = |line: &Value| line["valid_loss"].is_number();
+    let lines: Vec<_> = log(&out).into_iter().filter(validated).collect();
+    let updates: Vec<_> = lines.iter().map(|line| line["update"].as_u64()).collect();
+    assert_eq!(updates, [Some(2), Some(4)]);
+    // The first epoch ends behind them.
+    assert!(lines.iter().all(|line| line["epoch"] == 1));
 }
 
 #[test]

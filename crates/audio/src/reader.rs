@@ -8,9 +8,10 @@ use std::io::{Cursor, Read};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
+use symphonia::core::codecs::CodecParameters;
 use symphonia::core::errors::Error as SymphoniaError;
 use symphonia::core::formats::probe::Hint;
-use symphonia::core::formats::{FormatOptions, FormatReader, TrackType};
+use symphonia::core::formats::{FormatOptions, FormatReader, Track, TrackType};
 use symphonia::core::io::{
     MediaSource, MediaSourceStream, MediaSourceStreamOptions, ReadOnlySource,
 };
@@ -31,6 +32,8 @@ pub struct AudioReader {
     /// The resampler and the rate of the first packet.
     resampler: Option<(u32, Resampler)>,
     duration: Option<Duration>,
+    /// Whether the container declares no end.
+    is_endless: bool,
     interleaved: Vec<f32>,
     mono: Vec<f32>,
     n_samples: u64,
@@ -126,7 +129,9 @@ impl AudioReader {
             .ok_or_else(|| Error::new(ErrorKind::Format, &place, "the file has no audio track"))?;
         let codec =
             Codec::new(track).map_err(|message| Error::new(ErrorKind::Codec, &place, message))?;
-        let duration = track.duration.zip(track.time_base).and_then(|(duration, base)| {
+        let is_endless = format.format_info().short_name == "wave" && is_endless(track);
+        let declared = track.duration.zip(track.time_base).filter(|_| !is_endless);
+        let duration = declared.and_then(|(duration, base)| {
             let time = base.calc_time(i64::try_from(duration.get()).ok()?.into())?;
             Duration::try_from_secs_f64(time.as_secs_f64()).ok()
         });
@@ -136,6 +141,7 @@ impl AudioReader {
             codec,
             resampler: None,
             duration,
+            is_endless,
             interleaved: Vec::new(),
             mono: Vec::new(),
             n_samples: 0,
@@ -183,7 +189,7 @@ impl AudioReader {
                 Err(SymphoniaError::IoError(error))
                     if error.kind() == std::io::ErrorKind::UnexpectedEof =>
                 {
-                    self.damage.is_truncated = true;
+                    self.damage.is_truncated = !self.is_endless;
                     self.finish(&mut out)?;
                 }
                 Err(SymphoniaError::IoError(error)) => return Err(self.wrong(ErrorKind::Io, error)),
@@ -285,4 +291,16 @@ impl std::fmt::Debug for AudioReader {
             .field("rate", &SAMPLE_RATE)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether a WAV file has no length or the largest number as its length, as programs that write to
+/// a pipe do, which do not know it.
+fn is_endless(track: &Track) -> bool {
+    let Some(CodecParameters::Audio(parameters)) = &track.codec_params else { return false };
+    let channels = parameters.channels.as_ref().map_or(1, |channels| channels.count() as u64);
+    let bits = u64::from(parameters.bits_per_sample.unwrap_or(16));
+    let frame = (channels * bits / 8).max(1);
+    // Frames are whole, and a header of up to a page comes before them.
+    let least = u64::from(u32::MAX) - frame - 4096;
+    track.duration.is_none_or(|duration| duration.get().saturating_mul(frame) >= least)
 }

@@ -68,6 +68,20 @@ fn truncated_files_are_read_as_far_as_they_go() {
     assert!(read(bytes[..bytes.len() / 2].to_vec()).unwrap().1.is_truncated);
 }
 
+/// Programs that write to a pipe do not know the length, and write the largest number.
+#[test]
+fn wav_files_of_unknown_length_are_whole() {
+    for n_channels in [1, 2] {
+        let mut bytes = wav(1, 16_000, n_channels, &[0; 6_400]);
+        let data = bytes.windows(4).position(|name| name == b"data").unwrap() + 4;
+        for place in [4, data] {
+            bytes[place..place + 4].fill(0xff);
+        }
+        let expected = (3_200 / usize::from(n_channels), Damage::default());
+        assert_eq!(read(bytes), Ok(expected), "{n_channels} channels");
+    }
+}
+
 /// Any byte may be wrong: the answer is audio or an error.
 #[test]
 fn fuzz_audio() {

@@ -42,8 +42,7 @@ pub(super) struct Run {
     /// The next batch.
     pub(super) position: Position,
     pub(super) seconds: f64,
-    /// The update of the last validation, or of the last checkpoint of a run that validates when it
-    /// is to; `None` of runs of earlier versions.
+    /// The update of the last validation; `None` in runs of earlier versions.
     #[serde(default)]
     pub(super) validated: Option<u64>,
     pub(super) best: Option<Best>,

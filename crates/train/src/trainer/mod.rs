@@ -247,6 +247,15 @@ impl<'r> Trainer<'r> {
         &mut self,
         observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<Outcome> {
+        let validate_every = self.config.schedule.validate_every;
+        // A stop at the update of a validation came before it.
+        if self.is_unvalidated()
+            && self.run.update.is_multiple_of(validate_every)
+            && self.is_over().is_none()
+        {
+            self.validate(observer)?;
+            self.step.take_computed();
+        }
         let tokenizer = Arc::new(self.start.tokenizer.clone());
         let batches = Batches::new(
             Arc::clone(&self.corpus),
@@ -256,14 +265,6 @@ impl<'r> Trainer<'r> {
         )?;
         let mut batches = batches.prefetched(self.config.data.prefetch);
         let mut unlogged = Unlogged::of(self.run.unlogged);
-        let validate_every = self.config.schedule.validate_every;
-        // A stop at the update of a validation came before it.
-        if self.run.validated.is_some_and(|update| update < self.run.update)
-            && self.run.update.is_multiple_of(validate_every)
-            && self.is_over().is_none()
-        {
-            self.validate(observer)?;
-        }
         let mut saved = self.run.update;
         let ending = loop {
             if let Some(ending) = self.is_over() {
@@ -304,11 +305,7 @@ impl<'r> Trainer<'r> {
         match ending {
             Ending::Stopped if saved < self.run.update => self.save(observer)?,
             Ending::Stopped => {}
-            _ if saved < self.run.update
-                || self.run.validated.is_some_and(|update| update < self.run.update) =>
-            {
-                self.validate(observer)?;
-            }
+            _ if saved < self.run.update || self.is_unvalidated() => self.validate(observer)?,
             _ => {}
         }
         if leads(self.machine.ranks) && !self.output.has_model() {
@@ -364,6 +361,11 @@ impl<'r> Trainer<'r> {
         self.machine.ranks.sum_f64(&mut numbers);
         self.run.seconds = numbers[1];
         numbers[0] > 0.0
+    }
+
+    /// Whether the last update was not validated.
+    fn is_unvalidated(&self) -> bool {
+        self.run.validated.is_some_and(|update| update < self.run.update)
     }
 
     fn write_log(&mut self, line: &impl serde::Serialize) -> Result<()> {

@@ -58,6 +58,7 @@ def test_arrow_and_pandas(translator):
     table = translator(arrow.table({"text": texts}))
     assert table.column("translation").to_pylist() == expected
     pandas = pytest.importorskip("pandas")
+    assert translator.translate(pandas.Series(texts, name="en")).name == "en"
     frame = translator(pandas.DataFrame({"text": texts}, index=[5, 9]))
     assert frame["translation"].tolist() == expected and frame["translation"].index.tolist() == [5, 9]
 
@@ -84,6 +85,35 @@ def test_polars_and_arrow_s_capsules(translator):
         assert found.type == arrow.string() and found.to_pylist() == expected
     with pytest.raises(TypeError, match="texts: expected strings, found int at index 0"):
         translator.translate(type("Array", (Array,), {})(arrow.array([1, 2]), "__arrow_c_array__"))
+
+
+def test_options_of_numpy_and_paths(translator, tmp_path):
+    expected = translator.translate("Two dogs.", num_beams=2, length_penalty=0.5)
+    assert translator.translate("Two dogs.", num_beams=numpy.int64(2), length_penalty=numpy.float32(0.5)) == expected
+    for options, message in [
+        ({"length_penalty": float("nan")}, "length_penalty: Out of range float values"),
+        ({"target_prefix": "\udcff"}, "target_prefix: expected text, found half of a character"),
+        ({"target_prefix": b"x"}, "target_prefix: unsupported type bytes"),
+    ]:
+        with pytest.raises(cognate.Error, match=message) as raised:
+            translator.translate("a", **options)
+        assert raised.value.kind == "options"
+
+
+def test_greedy_hypotheses_have_scores(translator):
+    [greedy], [best] = translator.hypotheses("Two dogs.", num_beams=1), translator.hypotheses("Two dogs.", num_beams=2)
+    assert greedy.text == best.text and greedy.score == pytest.approx(best.score, abs=1e-5) and greedy.score < 0
+
+
+def test_losses_are_warned_of(translator):
+    with pytest.warns(UserWarning, match="text 1: truncated: 7.. tokens, but the model has 256 positions"):
+        translator.translate(["Two dogs.", "A man is riding a bicycle. " * 100])
+
+
+def test_generators_are_read_once(translator):
+    assert cognate.evaluate((text for text in ["a b"]), (text for text in ["a b"]), metrics=["chrf"])["chrf"]["score"] == 100
+    with pytest.raises(TypeError, match="found a dictionary"):
+        translator.translate({"text": "Two dogs."})
 
 
 def test_bad_arguments(translator, model):

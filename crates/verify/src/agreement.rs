@@ -325,6 +325,7 @@ fn batches(
             batches.push(Batch { graph: 0, inputs: encoder_inputs, expected: encoded });
             continue;
         }
+        check(&subject.cancellation)?;
         let mask = encoder_inputs.get(ATTENTION_MASK);
         let decoder_inputs =
             inputs.decoder(subject.layout, case, config, mask, &rounded(&encoded)?);

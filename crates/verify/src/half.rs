@@ -209,6 +209,7 @@ fn measure(
         };
         let encoder_inputs = inputs.encoder(case, config);
         let encoded = encoder.run(&encoder_inputs).map_err(failed)?;
+        check(&sample.cancellation)?;
         let mask = encoder_inputs.get(ATTENTION_MASK);
         decoder.run(&inputs.decoder(layout, case, config, mask, &encoded)).map_err(failed)?;
     }

@@ -259,8 +259,8 @@ ENDLESS = {
     "stream": ("cognate.Translator(sys.argv[1], workers=1)", "[list(model.stream('A man is riding a bicycle.')) for _ in range(10**6)]"),
     "embed": ("cognate.Embedder(sys.argv[1], workers=1)", "model.embed(['A man is riding a bicycle along a street.'] * 500000)"),
     "transcribe": ("cognate.Transcriber(sys.argv[2], workers=1)", "model.transcribe(numpy.random.default_rng(1).normal(0, 0.1, 16000 * 600))"),
-    "export": ("tempfile.mkdtemp()", "cognate.export('preset:base', model + '/out', precision='f16')"),
-    "verify": ("(folder := tempfile.mkdtemp(), cognate.export('preset:base', folder, force=True))[0]", "[cognate.verify(model) for _ in range(10**6)]"),
+    "export": ("tempfile.mkdtemp()", "[cognate.export('preset:tiny', model + '/out', precision='f16', force=True) for _ in range(10**6)]"),
+    "verify": ("(folder := tempfile.mkdtemp(), cognate.export('preset:tiny', folder, force=True))[0]", "[cognate.verify(model) for _ in range(10**6)]"),
 }
 
 
@@ -289,8 +289,8 @@ def test_ctrl_c_ends_work_within_a_step(work, model, speech_model):
     done = subprocess.run(arguments, capture_output=True, encoding="utf-8", timeout=120)
     assert done.returncode == 0, done.stderr
     sent, ended = map(float, done.stdout.split())
-    # A step of a batch takes a few milliseconds; the rest is for a busy machine.
-    assert ended - sent < 1.0
+    # A step of a batch takes a few milliseconds; the rest is for a busy machine. While an engine loads a model, it is not interrupted.
+    assert ended - sent < (5.0 if work == "verify" else 1.0)
 
 
 def test_handlers_that_do_not_raise_do_not_end_it(translator, sentences):

@@ -278,6 +278,7 @@ fn batches_lose_no_words() {
         let rate = Metric::ErrorRate(ErrorRateSettings {
             unit: ErrorUnit::Words,
             spelling: Spelling::English,
+            lowercase: false,
         });
         let errors =
             rate.statistics(&[found.text.as_str()], &[&[said.as_str()]]).unwrap().score().value()

@@ -118,6 +118,7 @@ def test_tritonclient(server):
     found = client.infer("multi30k", [texts], request_id="7")
     assert [text.decode() for text in found.as_numpy("text_output")] == [BICYCLE, DOGS]
     assert found.as_numpy("score").dtype == numpy.float32 and found.get_response()["id"] == "7"
+    assert (found.as_numpy("score") < 0).all()
     for coding in ["gzip", "deflate"]:
         found = client.infer("multi30k", [texts], request_compression_algorithm=coding, response_compression_algorithm=coding)
         assert [text.decode() for text in found.as_numpy("text_output")] == [BICYCLE, DOGS]

@@ -122,7 +122,7 @@ fn no_way_of_decoding_takes_a_token_by_them() {
         &settings(|_| {}),
     )
     .unwrap_err();
-    assert_snapshot!(scored, @"sentence 1, step 3: a logit is NaN or infinite; weights or activations may exceed the range of their type");
+    assert_snapshot!(scored, @"sentence 2, step 3: a logit is NaN or infinite; weights or activations may exceed the range of their type");
     let chosen = decode(
         &mut broken(vec![]),
         &SentenceBatch::new(&sources()),

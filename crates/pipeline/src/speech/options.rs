@@ -2,7 +2,7 @@
 
 use super::tokens::Task;
 use crate::LoadOptions;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::options::read_options;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -32,9 +32,10 @@ pub struct TranscriptionOptions {
     /// Where implementations differ.
     pub semantics: Semantics,
     /// The temperatures to try in turn, from 0: search at 0, sampling above.
-    #[serde(deserialize_with = "temperatures")]
+    #[serde(alias = "temperature", deserialize_with = "temperatures")]
     pub temperatures: Vec<f32>,
     /// The number of beams at temperature 0; 1 for greedy search.
+    #[serde(alias = "beams", alias = "num_beams")]
     pub beam_size: usize,
     /// The number of samples at temperatures above 0.
     pub best_of: usize,
@@ -45,6 +46,7 @@ pub struct TranscriptionOptions {
     #[serde(deserialize_with = "threshold")]
     pub compression_ratio_threshold: Option<Option<f32>>,
     /// The mean log-probability below which a text is rejected, if any.
+    #[serde(alias = "logprob_threshold")]
     pub log_probability_threshold: Option<f32>,
     /// The probability of no speech above which a window with a rejected text is silence, if any.
     pub no_speech_threshold: Option<f32>,
@@ -78,10 +80,11 @@ pub struct TranscriptionOptions {
     pub batch: usize,
     /// The file of the package silero-vad that finds pauses; by default one in the model's folder,
     /// else the energy of the audio tells them.
+    #[serde(alias = "vad")]
     pub voice_detector: Option<PathBuf>,
 }
 
-/// Other names of fields.
+/// The other names of fields, as in their attributes.
 const ALIASES: [(&str, &str); 5] = [
     ("temperature", "temperatures"),
     ("beams", "beam_size"),
@@ -90,18 +93,8 @@ const ALIASES: [(&str, &str); 5] = [
     ("vad", "voice_detector"),
 ];
 
-/// Options by the names of their fields.
-fn by_field(options: &Map<String, Value>) -> Result<Map<String, Value>> {
-    let mut all = Map::new();
-    for (name, value) in options {
-        let alias = ALIASES.iter().find(|(alias, _)| alias == name);
-        let field = alias.map_or(name.as_str(), |(_, field)| field);
-        if all.insert(field.into(), value.clone()).is_some() {
-            let message = format!("{field}: is given twice, by different names");
-            return Err(Error::new(ErrorKind::Options, message));
-        }
-    }
-    Ok(all)
+fn field(name: &str) -> &str {
+    ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, field)| field)
 }
 
 /// A temperature, or several.
@@ -173,9 +166,10 @@ impl TranscriptionOptions {
         earlier: &Map<String, Value>,
         options: &Map<String, Value>,
     ) -> Result<Self> {
-        let mut all = by_field(earlier)?;
-        all.extend(by_field(options)?);
-        read_options(&all)
+        let is_replaced = |name: &str| options.keys().any(|other| field(other) == field(name));
+        let kept = earlier.iter().filter(|(name, _)| !is_replaced(name));
+        let all = kept.chain(options).map(|(name, value)| (name.clone(), value.clone()));
+        read_options(&all.collect())
     }
 
     pub(super) fn check(&self) -> Result<()> {

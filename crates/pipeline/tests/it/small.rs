@@ -175,6 +175,11 @@ fn options_of_a_call_are_those_of_a_model_loaded_with_them() {
         }
         Err(error) => error.to_string(),
     };
+    // Whichever names they have.
+    let [beams, others] = [json!({ "beams": 1, "seed": 3 }), json!({ "num_beams": 2 })];
+    let [beams, others] = [&beams, &others].map(|options| options.as_object().unwrap());
+    let later = TranscriptionOptions::from_json_over(beams, others).unwrap();
+    assert_eq!((later.beam_size, later.seed), (2, 3));
     assert!(refused(json!({ "colour": 1 })).starts_with("unknown field `colour`"));
     assert_eq!(
         refused(json!({ "temperature": "warm" })),

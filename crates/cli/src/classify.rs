@@ -47,11 +47,13 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         &options.model.load(Some(NonZeroUsize::MIN), options.threads),
     )?;
     messages::status(classifier.model().source(), classifier.model().engine());
+    let mut n_read = 0;
     options.sentences.for_each_window(|window| {
         let reads_images = classifier.model().reads_images();
         let classes = if reads_images {
-            if window.iter().any(|path| path.is_empty()) {
-                bail!("expected the path of a PNG or JPEG file, found an empty line");
+            if let Some(place) = window.iter().position(|path| path.is_empty()) {
+                let number = n_read + place + 1;
+                bail!("image {number}: expected the path of a PNG or JPEG file, found nothing");
             }
             classifier.classify_files(window)?
         } else {
@@ -75,6 +77,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
                 writeln!(out, "{label}\t{score:.6}")?;
             }
         }
+        n_read += window.len();
         Ok(())
     })?;
     Ok(ExitCode::SUCCESS)

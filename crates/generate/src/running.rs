@@ -166,10 +166,12 @@ impl<'s> RunningBatch<'s> {
     ) -> Result<()> {
         let settings = self.settings;
         for (sentence, hypotheses) in self.found.drain(..) {
-            let final_by_token = if settings.num_beams <= 1 { &hypotheses[..] } else { &[] };
-            for (sequence, Hypothesis { tokens, .. }) in final_by_token.iter().enumerate() {
-                let mut token = |&token| observer(Event::Token { sentence, sequence, token });
-                let _ = tokens.iter().try_for_each(&mut token);
+            // In beam search no token is final before the end.
+            let streamed = if settings.num_beams <= 1 { &hypotheses[..] } else { &[] };
+            for (sequence, Hypothesis { tokens, .. }) in streamed.iter().enumerate() {
+                let _ = tokens
+                    .iter()
+                    .try_for_each(|&token| observer(Event::Token { sentence, sequence, token }));
             }
             let _ = observer(Event::Finished { sentence, hypotheses: &hypotheses });
         }

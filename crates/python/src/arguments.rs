@@ -43,9 +43,9 @@ impl Keywords {
             let json = dumps.call((value,), Some(&settings));
             let json: String =
                 json.map_err(|error| failed(&error.value(py).to_string()))?.extract()?;
-            // What Python writes and serde does not read are halves of characters.
+            // What Python writes and serde does not read are lone surrogates.
             let value: Value = serde_json::from_str(&json)
-                .map_err(|_| failed(&"expected text, found half of a character"))?;
+                .map_err(|_| failed(&"expected text, found a lone surrogate"))?;
             if !value.is_null() {
                 values.insert(name, value);
             }

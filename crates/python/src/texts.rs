@@ -29,7 +29,7 @@ pub(crate) fn read<'py>(texts: &Bound<'py, PyAny>) -> PyResult<(Vec<String>, Con
     }
     if texts.is_instance_of::<PyDict>() {
         return Err(PyTypeError::new_err(
-            "texts: expected a string or many, found a dictionary; call the model itself with it",
+            "texts: expected a string or several, found a dictionary; pass it to the translator itself",
         ));
     }
     let package: String = texts.get_type().getattr("__module__")?.extract()?;

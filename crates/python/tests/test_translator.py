@@ -92,7 +92,7 @@ def test_options_of_numpy_and_paths(translator, tmp_path):
     assert translator.translate("Two dogs.", num_beams=numpy.int64(2), length_penalty=numpy.float32(0.5)) == expected
     for options, message in [
         ({"length_penalty": float("nan")}, "length_penalty: Out of range float values"),
-        ({"target_prefix": "\udcff"}, "target_prefix: expected text, found half of a character"),
+        ({"target_prefix": "\udcff"}, "target_prefix: expected text, found a lone surrogate"),
         ({"target_prefix": b"x"}, "target_prefix: unsupported type bytes"),
     ]:
         with pytest.raises(cognate.Error, match=message) as raised:

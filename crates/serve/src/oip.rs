@@ -136,7 +136,7 @@ impl Served {
     async fn infer(
         &self,
         inputs: Vec<Tensor>,
-        parameters: Map<String, Value>,
+        mut parameters: Map<String, Value>,
         wanted: &[String],
     ) -> Result<Vec<Tensor>, Failure> {
         let names: Vec<_> = self.outputs().into_iter().map(|output| output.name).collect();
@@ -148,7 +148,6 @@ impl Served {
         }
         let found = match self {
             Self::Text(model) => {
-                let mut parameters = parameters;
                 if wanted.is_empty() || wanted.iter().any(|name| name == SCORE) {
                     parameters.insert("scores".into(), true.into());
                 }

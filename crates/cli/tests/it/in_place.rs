@@ -201,7 +201,7 @@ fn what_cannot_be_in_place_is_refused() {
     let error = |args: &[&str]| with_dir(&run(args).failed(1), folder.path());
     assert_snapshot!(error(&["export", "preset:tiny", "--in-place"]), @"cognate: error: --in-place: preset:tiny has no weights file for graphs to point into; leave it out and name a folder to write");
     assert_snapshot!(error(&["export", path, "--in-place", "--precision", "f16"]), @"cognate: error: --precision: expected f32, the type in which graphs in place read the weights, found f16; write a folder instead");
-    assert_snapshot!(error(&["export", path, "--in-place", "--part", "encoder"]), @"cognate: error: --in-place: the checkpoint has a decoder, too, which its files would go on to promise; write the encoder to a folder of its own");
+    assert_snapshot!(error(&["export", path, "--in-place", "--part", "encoder"]), @"cognate: error: --in-place: the checkpoint also has a decoder, which config.json would still describe; write the encoder to a folder of its own");
     assert_snapshot!(run(&["export", path, "out", "--in-place"]).failed(2).lines().next().unwrap(), @"error: the argument '[OUT]' cannot be used with '--in-place'");
     assert_snapshot!(run(&["export", path]).failed(2).lines().take(2).collect::<Vec<_>>().join("\n"), @"
     error: the following required arguments were not provided:

@@ -51,7 +51,7 @@ impl Export {
             && !matches!(parts, Parts::Encoder(_))
         {
             return wrong(
-                "the checkpoint has a decoder, too, which its files would go on to promise; write the encoder to a folder of its own".into(),
+                "the checkpoint also has a decoder, which config.json would still describe; write the encoder to a folder of its own".into(),
             );
         }
         let layout = self.written_layout()?;

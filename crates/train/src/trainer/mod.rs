@@ -248,7 +248,7 @@ impl<'r> Trainer<'r> {
         observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<Outcome> {
         let validate_every = self.config.schedule.validate_every;
-        // A stop at the update of a validation came before it.
+        // A run that was stopped at the update of a validation was saved without it.
         if self.is_unvalidated()
             && self.run.update.is_multiple_of(validate_every)
             && self.is_over().is_none()

@@ -298,7 +298,8 @@ fn adapters_are_learned_and_merged() {
     assert_snapshot!(said, @"data.max_source_tokens: expected at most 256, the positions of the model, found 300");
 }
 
-/// A stop at the update of a validation comes before it, and the resumed run makes up for it.
+/// A run that is stopped at the update of a validation is saved without it; the resumed run
+/// validates first.
 #[test]
 fn a_validation_that_a_stop_prevented_is_made_up_for() {
     let Some(ort) = ort() else { return };
@@ -320,7 +321,7 @@ fn a_validation_that_a_stop_prevented_is_made_up_for() {
     let lines: Vec<_> = log(&out).into_iter().filter(validated).collect();
     let updates: Vec<_> = lines.iter().map(|line| line["update"].as_u64()).collect();
     assert_eq!(updates, [Some(2), Some(4)]);
-    // The first epoch ends behind them.
+    // The first epoch has more updates.
     assert!(lines.iter().all(|line| line["epoch"] == 1));
 }
 

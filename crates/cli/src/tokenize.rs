@@ -123,9 +123,10 @@ fn shown(piece: String) -> String {
     }
 }
 
-/// The byte that `<0x20>` stands for.
-fn byte(word: &str) -> Option<u8> {
-    u8::from_str_radix(word.strip_prefix("<0x")?.strip_suffix('>')?, 16).ok()
+/// The white space that a word such as `<0x20>` stands for.
+fn white_space(word: &str) -> Option<char> {
+    let byte = u8::from_str_radix(word.strip_prefix("<0x")?.strip_suffix('>')?, 16).ok()?;
+    byte.is_ascii_whitespace().then_some(char::from(byte))
 }
 
 /// The ids of a line.
@@ -142,7 +143,7 @@ fn ids(line: &str, are_ids: bool, tokenizer: &Tokenizer) -> Result<Vec<i64>> {
         }
         false => tokenizer
             .id(word)
-            .or_else(|| tokenizer.id(char::from(byte(word)?).encode_utf8(&mut [0; 4])))
+            .or_else(|| tokenizer.id(white_space(word)?.encode_utf8(&mut [0; 4])))
             .with_context(|| format!("the tokenizer has no piece {word:?}")),
     };
     line.split_ascii_whitespace().map(id).collect()

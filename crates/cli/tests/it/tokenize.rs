@@ -17,6 +17,8 @@ fn pieces_and_ids_go_both_ways() {
     let target = run(&["tokenize", "--target", "Ein Hund."]).ok();
     assert!(!target.contains("</s>") && pieces.contains("</s>"), "{target}");
     assert_snapshot!(run(&["detokenize", "no-such-piece"]).failed(1), @r#"cognate: error: sentence 1: the tokenizer has no piece "no-such-piece""#);
+    // Only white space is written as a byte.
+    assert_snapshot!(run(&["detokenize", "<0xE9>"]).failed(1), @r#"cognate: error: sentence 1: the tokenizer has no piece "<0xE9>""#);
     assert_snapshot!(run(&["detokenize", "--ids", "8001"]).failed(1), @"cognate: error: sentence 1: the tokenizer has no id 8001");
 }
 

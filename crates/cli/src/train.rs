@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use cognate_runtime::{Device, Engine};
 use cognate_train::config::{Metric, TrainingConfig};
 use cognate_train::{
-    Beginning, Ending, Event, EventFile, GridAxis, Machine, Outcome, Trainer, Validation,
+    Averaged, Beginning, Ending, Event, EventFile, GridAxis, Machine, Outcome, Trainer, Validation,
 };
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -174,8 +174,11 @@ impl Run<'_> {
                 Event::Validated(validation) if !quiet => {
                     bar.suspend(|| messages::note(described(validation)))
                 }
+                Event::LeftOut(left_out) if !quiet => bar.suspend(|| {
+                    messages::note(format_args!("pairs of an epoch that are left out: {left_out}"))
+                }),
                 Event::Logged(stretch) => bar.logged(stretch),
-                Event::Validated(_) | Event::Saved(_) => {}
+                Event::Validated(_) | Event::Saved(_) | Event::LeftOut(_) => {}
             }
             if let (Some(events), Ok(())) = (&mut events, &written) {
                 written = events.write(&event);
@@ -262,7 +265,9 @@ fn conclude(outcome: &Outcome, out: &Path, metric: Metric) {
         Ending::Stopped => "stopped",
     };
     let result = match (outcome.averaged, outcome.best) {
-        (Some(_), _) => "contains the average of the last checkpoints".to_owned(),
+        (Some(Averaged { checkpoints, .. }), _) => {
+            format!("contains the average of the last {checkpoints} checkpoints")
+        }
         (None, Some((update, value))) => {
             let name = if metric == Metric::Bleu { "BLEU" } else { "validation loss" };
             format!(

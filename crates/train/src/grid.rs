@@ -49,15 +49,19 @@ pub struct GridRun {
 /// The runs of all combinations of values, in folders of `out`.
 ///
 /// # Errors
-/// If there is no validation text, an axis occurs twice, a field has no such value, or a
-/// combination is invalid.
+/// If there is no validation text, an axis occurs twice, a field has no such value, a combination
+/// is invalid, or two would have one folder.
 pub fn grid(axes: &[GridAxis], config: &TrainingConfig, out: &Path) -> Result<Vec<GridRun>> {
     let refuse = |reason: String| Cause::Config(reason);
     if config.data.valid.is_empty() {
         Err(refuse("expected validation text; pass --valid SOURCE TARGET".to_owned()))?;
     }
-    if let Some(twice) = duplicate(&axes.iter().map(|axis| axis.field.clone()).collect::<Vec<_>>())
-    {
+    let full_name = |axis: &GridAxis| match axis.field.as_str() {
+        field if field.contains('.') || field == "seed" => field.to_owned(),
+        field => format!("model.{field}"),
+    };
+    let fields: Vec<String> = axes.iter().map(full_name).collect();
+    if let Some(twice) = duplicate(&fields) {
         Err(refuse(format!("{twice} occurs twice; pass all its values in one option")))?;
     }
     let mut combinations = vec![Vec::new()];
@@ -72,20 +76,20 @@ pub fn grid(axes: &[GridAxis], config: &TrainingConfig, out: &Path) -> Result<Ve
     }
     let run = |values: Vec<String>| {
         let (mut config, mut name) = (config.clone(), Vec::new());
-        for (GridAxis { field, .. }, value) in axes.iter().zip(&values) {
-            let full = if field.contains('.') || field == "seed" {
-                field.clone()
-            } else {
-                format!("model.{field}")
-            };
-            config.set(&full, value)?;
-            name.push(format!("{field}={value}").replace(['/', '\\'], "_"));
+        for ((axis, field), value) in axes.iter().zip(&fields).zip(&values) {
+            config.set(field, value)?;
+            name.push(format!("{}={value}", axis.field).replace(['/', '\\'], "_"));
         }
         let name = name.join(",");
         config.check().map_err(|error| refuse(format!("{name}: {error}")))?;
         Ok(GridRun { values, config, folder: out.join(name) })
     };
-    combinations.into_iter().map(run).collect()
+    let runs = combinations.into_iter().map(run).collect::<Result<Vec<_>>>()?;
+    let folders: Vec<String> = runs.iter().map(|run| run.folder.display().to_string()).collect();
+    if let Some(twice) = duplicate(&folders) {
+        Err(refuse(format!("{twice}: is the folder of two runs; name their values differently")))?;
+    }
+    Ok(runs)
 }
 
 fn duplicate(names: &[String]) -> Option<&String> {

@@ -43,7 +43,7 @@ pub use ranks::{Alone, Ranks};
 pub use tensorboard::EventFile;
 pub use tokenizers::{TokenizerChoice, Tokenizers, train_tokenizers};
 pub use trainer::{
-    Beginning, Ending, Event, LogLine, Machine, Outcome, Progress, Stretch, Trainer, Validation,
-    read_log,
+    Averaged, Beginning, Ending, Event, LogLine, Machine, Outcome, Progress, Stretch, Trainer,
+    Validation, read_log,
 };
 pub use training_step::training_step;

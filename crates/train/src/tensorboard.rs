@@ -70,7 +70,7 @@ impl EventFile {
                         .collect::<Vec<_>>(),
                 )
             }
-            Event::Update(_) | Event::Saved(_) => Ok(()),
+            Event::Update(_) | Event::Saved(_) | Event::LeftOut(_) => Ok(()),
         }
     }
 

@@ -102,7 +102,9 @@ pub fn run(options: &Train, out: &mut dyn Write) -> Result<()> {
                 answer.loss = Some(progress.loss);
                 left -= 1;
             }
-            Event::Validated(_) | Event::Saved(_) => return ControlFlow::Continue(()),
+            Event::Validated(_) | Event::Saved(_) | Event::LeftOut(_) => {
+                return ControlFlow::Continue(());
+            }
         }
         if left > 0 {
             return ControlFlow::Continue(());

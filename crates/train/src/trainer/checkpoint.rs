@@ -81,6 +81,11 @@ impl Run {
             config,
         }
     }
+
+    /// Whether the last update was not validated.
+    pub(super) fn is_unvalidated(&self) -> bool {
+        self.validated.is_some_and(|update| update < self.update)
+    }
 }
 
 /// The folder of a run.
@@ -165,7 +170,8 @@ impl Output {
         Ok(found)
     }
 
-    /// Saves the state; keeps the last `keep` checkpoints.
+    /// Saves the state; keeps the last `keep` checkpoints, of those that an interruption saved only
+    /// the last, so that an average is that of an uninterrupted run.
     pub(super) fn save(
         &self,
         run: &Run,
@@ -185,9 +191,16 @@ impl Output {
             serde_json::to_string_pretty(run).map_err(|error| self.problem(error.to_string()))?;
         folder.write(RUN, (text + "\n").as_bytes())?;
         folder.commit()?;
-        let checkpoints = self.checkpoints()?;
+        let remove =
+            |old: &Path| fs::remove_dir_all(old).map_err(|error| self.problem(error.to_string()));
+        let mut checkpoints = self.checkpoints()?;
+        for (_, interrupted) in checkpoints.extract_if(.., |(update, folder)| {
+            *update < run.update && read_run(folder).is_ok_and(|former| former.is_unvalidated())
+        }) {
+            remove(&interrupted)?;
+        }
         for (_, old) in &checkpoints[..checkpoints.len().saturating_sub(keep)] {
-            fs::remove_dir_all(old).map_err(|error| self.problem(error.to_string()))?;
+            remove(old)?;
         }
         Ok(path)
     }

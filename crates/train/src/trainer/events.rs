@@ -5,6 +5,7 @@ use std::path::Path;
 use cognate_runtime::{Device, Runtime};
 
 use super::log::{Stretch, Validation};
+use crate::left_out::LeftOut;
 use crate::ranks::{Alone, Ranks};
 
 /// The engine, the device and the processes of a run.
@@ -46,6 +47,8 @@ pub enum Event<'e> {
     Validated(&'e Validation),
     /// A checkpoint was saved in this folder.
     Saved(&'e Path),
+    /// The first epoch ended; these pairs of it were in no batch of this process.
+    LeftOut(&'e LeftOut),
 }
 
 /// The progress of a run.
@@ -89,6 +92,15 @@ pub struct Outcome {
     /// The update whose model is the result, and its loss per label or BLEU; `None` without a
     /// validation set.
     pub best: Option<(u64, f64)>,
-    /// The validation of the average of checkpoints, if that is the result.
-    pub averaged: Option<Validation>,
+    /// The average of checkpoints, if that is the result.
+    pub averaged: Option<Averaged>,
+}
+
+/// An average of checkpoints.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Averaged {
+    /// Number of checkpoints.
+    pub checkpoints: usize,
+    /// Its validation; `None` without a validation set.
+    pub validation: Option<Validation>,
 }

@@ -102,6 +102,7 @@ pub fn read_log(path: &Path) -> Result<Vec<LogLine>> {
 pub(super) struct Log {
     file: File,
     name: String,
+    last: String,
 }
 
 impl Log {
@@ -123,19 +124,21 @@ impl Log {
         let text: String = kept.iter().map(|line| format!("{line}\n")).collect();
         output.write(LOG, &text)?;
         let file = OpenOptions::new().append(true).open(&path).map_err(failed)?;
-        Ok(Self { file, name })
+        Ok(Self { file, name, last: kept.last().cloned().unwrap_or_default() })
     }
 
+    /// Writes `line`, unless it is the last one: a finished run that is resumed has the same result.
     pub(super) fn write(&mut self, line: &impl Serialize) -> Result<()> {
         let failed = |reason: String| Cause::Folder {
             folder: self.name.clone(),
             problem: format!("cannot be written: {reason}"),
         };
         let text = serde_json::to_string(line).map_err(|error| failed(error.to_string()))?;
-        Ok(self
-            .file
-            .write_all((text + "\n").as_bytes())
-            .map_err(|error| failed(error.to_string()))?)
+        if text != self.last {
+            writeln!(self.file, "{text}").map_err(|error| failed(error.to_string()))?;
+            self.last = text;
+        }
+        Ok(())
     }
 }
 

@@ -29,14 +29,15 @@ use cognate_pipeline::{Notice, SourceEncoder};
 use cognate_runtime::{Options, multiplies_bf16};
 use cognate_text::Tokenizer;
 
-use crate::batches::{BatchSettings, Batches, TrainingBatch};
+use crate::batches::{BatchSettings, Batches, Position, TrainingBatch};
 use crate::config::{Precision, TrainingConfig};
 use crate::corpus::Corpus;
 use crate::error::{Cause, Result};
+use crate::left_out::LeftOut;
 use crate::ranks::{agree, leads};
 
 use checkpoint::{Output, Run};
-pub use events::{Beginning, Ending, Event, Machine, Outcome, Progress};
+pub use events::{Averaged, Beginning, Ending, Event, Machine, Outcome, Progress};
 use log::Log;
 pub use log::{LogLine, Stretch, Validation, read_log};
 use model::Start;
@@ -60,6 +61,8 @@ pub struct Trainer<'r> {
     settings: BatchSettings,
     machine: Machine<'r>,
     options: Options,
+    /// Pairs left out since the run began; `None` after its first epoch and in resumed runs.
+    left_out: Option<LeftOut>,
     /// Start of this process, and the seconds of training before it.
     began: (Instant, f64),
 }
@@ -186,6 +189,7 @@ impl<'r> Trainer<'r> {
             output.write("training.toml", &text)?;
         }
         let began = (Instant::now(), run.seconds);
+        let left_out = (run.position == Position::default()).then(LeftOut::default);
         let corpus = Arc::new(corpus);
         Ok(Self {
             config,
@@ -199,6 +203,7 @@ impl<'r> Trainer<'r> {
             settings,
             machine,
             options,
+            left_out,
             began,
         })
     }
@@ -249,7 +254,7 @@ impl<'r> Trainer<'r> {
     ) -> Result<Outcome> {
         let validate_every = self.config.schedule.validate_every;
         // A run that was stopped at the update of a validation was saved without it.
-        if self.is_unvalidated()
+        if self.run.is_unvalidated()
             && self.run.update.is_multiple_of(validate_every)
             && self.is_over().is_none()
         {
@@ -289,6 +294,11 @@ impl<'r> Trainer<'r> {
                 share: self.share(),
             };
             let stopped = observer(Event::Update(&progress)).is_break();
+            if self.run.position.epoch > 0
+                && let Some(left_out) = self.left_out.take().filter(|it| *it != LeftOut::default())
+            {
+                tell(observer, Event::LeftOut(&left_out));
+            }
             let stopped = self.agree_on(stopped);
             if !stopped && update.is_multiple_of(validate_every) {
                 saved = update;
@@ -305,7 +315,7 @@ impl<'r> Trainer<'r> {
         match ending {
             Ending::Stopped if saved < self.run.update => self.save(observer)?,
             Ending::Stopped => {}
-            _ if saved < self.run.update || self.is_unvalidated() => self.validate(observer)?,
+            _ if saved < self.run.update || self.run.is_unvalidated() => self.validate(observer)?,
             _ => {}
         }
         if leads(self.machine.ranks) && !self.output.has_model() {
@@ -326,6 +336,9 @@ impl<'r> Trainer<'r> {
         let mut last = None;
         for micro in 0..self.config.optimiser.accumulation {
             let batch = batches.next().ok_or_else(|| Cause::Engine("batches ended".into()))??;
+            if let Some(left_out) = &mut self.left_out {
+                *left_out += batch.left_out();
+            }
             let seed = dropout_seed(
                 self.config.seed,
                 update,
@@ -361,11 +374,6 @@ impl<'r> Trainer<'r> {
         self.machine.ranks.sum_f64(&mut numbers);
         self.run.seconds = numbers[1];
         numbers[0] > 0.0
-    }
-
-    /// Whether the last update was not validated.
-    fn is_unvalidated(&self) -> bool {
-        self.run.validated.is_some_and(|update| update < self.run.update)
     }
 
     fn write_log(&mut self, line: &impl serde::Serialize) -> Result<()> {

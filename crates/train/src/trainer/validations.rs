@@ -11,7 +11,7 @@ use super::recipes::{loss, optimiser};
 use super::step::{Recipes, Step, Sums};
 use super::tuning::Learned;
 use super::validate::ValidationSet;
-use super::{Event, Trainer, resume};
+use super::{Averaged, Event, Trainer, resume};
 use crate::batches::TrainingBatch;
 use crate::config::Metric;
 use crate::error::{Cause, Error, Result};
@@ -115,7 +115,7 @@ impl Trainer<'_> {
     pub(super) fn average(
         &mut self,
         observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-    ) -> Result<Option<Validation>> {
+    ) -> Result<Option<Averaged>> {
         let n = self.config.schedule.average_checkpoints;
         if n < 2 {
             return Ok(None);
@@ -150,7 +150,7 @@ impl Trainer<'_> {
         if leads(self.machine.ranks) {
             self.output.publish(&model, &self.start)?;
         }
-        Ok(validation)
+        Ok(Some(Averaged { checkpoints: models.len(), validation }))
     }
 
     /// Saves the batch of a diverged run and returns the error.

@@ -48,7 +48,14 @@ fn wrong_grids_are_refused() {
         refused(&TrainingConfig::default(), &["norm=rms"]).starts_with("expected validation text")
     );
     for (texts, expected) in [
-        (&["norm=rms", "norm=layer"][..], "norm occurs twice; pass all its values in one option"),
+        (
+            &["norm=rms", "model.norm=layer"][..],
+            "model.norm occurs twice; pass all its values in one option",
+        ),
+        (
+            &["init=a/b,a_b"],
+            "out/init=a_b: is the folder of two runs; name their values differently",
+        ),
         (&["norm=rms,mean"], "model.norm: found `mean`, expected `layer` or `rms`"),
         (&["heads=4,3"], "heads=3: model.heads is 3, expected a divisor of d_model, 128"),
     ] {

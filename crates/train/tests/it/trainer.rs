@@ -4,7 +4,7 @@ use crate::Folder;
 use cognate_runtime::{Device, Engine, Reference, Runtime};
 use cognate_testing::bundled_checkpoint;
 use cognate_train::config::TrainingConfig;
-use cognate_train::{Beginning, Ending, Event, Machine, Outcome, Trainer};
+use cognate_train::{Beginning, Ending, Event, LeftOut, Machine, Outcome, Trainer};
 use insta::assert_snapshot;
 use serde_json::Value;
 use std::fs;
@@ -357,8 +357,11 @@ fn the_mean_of_checkpoints_is_the_result() {
     let more = "optimiser.warmup_updates = 1\nschedule.max_updates = 6\nschedule.validate_every = 2\n\
                 schedule.keep_checkpoints = 2\nschedule.average_checkpoints = 2";
     let out = folder.path().join("out");
-    let (outcome, _) = run(&config(&folder, more), &out, Beginning::Fresh, &*ort);
-    assert!(outcome.averaged.unwrap().valid_loss.is_finite());
+    let config = config(&folder, more);
+    let (outcome, _) = run(&config, &out, Beginning::Fresh, &*ort);
+    let averaged = outcome.averaged.unwrap();
+    assert_eq!(averaged.checkpoints, 2);
+    assert!(averaged.validation.unwrap().valid_loss.is_finite());
     let open = |folder: &Path| cognate_model::Model::open(folder).unwrap();
     let [mean, former, last] = [out.clone(), out.join("checkpoint-4"), out.join("checkpoint-6")]
         .map(|folder| open(&folder));
@@ -371,6 +374,49 @@ fn the_mean_of_checkpoints_is_the_result() {
         assert!(values(&mean, path).into_iter().eq(expected), "{path}");
     }
     assert!(!out.join("checkpoint-2").exists());
+
+    let finished = log(&out);
+    run(&config, &out, Beginning::Resume, &*ort);
+    assert_eq!(log(&out), finished);
+
+    // The state that a stop saves is not one of the average.
+    let stopped = folder.path().join("stopped");
+    let mut trainer = Trainer::new(
+        config.clone(),
+        &stopped,
+        Beginning::Fresh,
+        Machine::alone(&*ort, Device::Cpu),
+    )
+    .unwrap();
+    let outcome = trainer.run(&mut |event| match event {
+        Event::Update(progress) if progress.update == 5 => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    assert_eq!(outcome.unwrap().ending, Ending::Stopped);
+    run(&config, &stopped, Beginning::Resume, &*ort);
+    let bytes = |out: &Path| fs::read(out.join("model.safetensors")).unwrap();
+    assert!(bytes(&stopped) == bytes(&out));
+}
+
+#[test]
+fn pairs_left_out_are_counted_once() {
+    let Some(ort) = ort() else { return };
+    let folder = Folder::new();
+    let config = config(&folder, "schedule.max_epochs = 2\ndata.max_source_tokens = 6");
+    let machine = Machine::alone(&*ort, Device::Cpu);
+    let out = folder.path().join("out");
+    let mut trainer = Trainer::new(config, &out, Beginning::Fresh, machine).unwrap();
+    let mut counts = Vec::new();
+    let outcome = trainer.run(&mut |event| {
+        if let Event::LeftOut(left_out) = event {
+            counts.push(*left_out);
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(outcome.unwrap().ending, Ending::Epochs);
+    let text = fs::read_to_string(folder.path().join("train.src")).unwrap();
+    let long = text.lines().filter(|line| line.split(' ').count() == 6).count() as u64;
+    assert_eq!(counts, [LeftOut { long, ..LeftOut::default() }]);
 }
 
 #[test]

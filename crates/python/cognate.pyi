@@ -147,6 +147,8 @@ class Transcribing(TypedDict, total=False):
     """Beams at temperature 0; by default 5."""
     best_of: int
     patience: float
+    length_penalty: float
+    """Power of the length by which hypotheses of a window are compared; by default their mean log-probability decides."""
     compression_ratio_threshold: float
     logprob_threshold: float
     no_speech_threshold: float
@@ -156,12 +158,18 @@ class Transcribing(TypedDict, total=False):
     hotwords: str
     """Words that are likely, such as names, before every window."""
     timestamps: bool
+    without_timestamps: bool
     word_timestamps: bool
     """Compute the time and the probability of each word; an export needs its attention weights for it."""
     prepend_punctuations: str
     append_punctuations: str
     max_new_tokens: int
-    suppress_tokens: list[int]
+    suppress_tokens: str | Sequence[int]
+    """Tokens that are not written; -1 stands for most symbols."""
+    clip_timestamps: str | Sequence[float]
+    """Seconds at which the clips to transcribe begin and end, in turn; by default all audio."""
+    hallucination_silence_threshold: float
+    """Skip longer silences beside words that are likely invented; needs `word_timestamps`."""
     seed: int
     short_windows: bool
     """Pad audio by 2 s instead of to 30 s: faster for short audio, with other results."""

@@ -6,8 +6,9 @@ use crate::{messages, whole_file};
 use anyhow::{Context, Result, bail};
 use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser};
 use cognate::{
-    AudioReader, Error, ErrorKind, Semantics, Task, Transcriber, TranscriberOptions,
-    TranscriptFormat, Transcription, TranscriptionEvent, TranscriptionOptions,
+    AudioReader, Error, ErrorKind, Semantics, SubtitleOptions, Task, Transcriber,
+    TranscriberOptions, TranscriptFormat, TranscriptWriter, Transcription, TranscriptionEvent,
+    TranscriptionOptions,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::env;
@@ -31,9 +32,9 @@ pub(crate) struct Options {
     /// Audio files; - is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Format of the transcripts
-    #[arg(short, long, visible_alias = "output-format", default_value = "txt", value_parser = format())]
-    format: TranscriptFormat,
+    /// Format of the transcripts; all formats need --output-dir
+    #[arg(short, long, visible_alias = "output-format", default_value = "txt", value_parser = formats())]
+    format: Formats,
     /// Write a file for each input into DIR, with the ending of the format [default: standard
     /// output]
     #[arg(short, long, value_name = "DIR")]
@@ -64,6 +65,10 @@ pub(crate) struct Options {
     /// Beam search ends when beams times X hypotheses have ended
     #[arg(long, value_name = "X", default_value = "1")]
     patience: f32,
+    /// Compare the hypotheses of a window by this power of their lengths, 0 to 1 [default: by the
+    /// mean log-probability]
+    #[arg(long, value_name = "X")]
+    length_penalty: Option<f32>,
     /// Reject a text that compresses by more than X [default: 2.4; 1.35 with --semantics
     /// transformers]
     #[arg(long, value_name = "X")]
@@ -89,9 +94,35 @@ pub(crate) struct Options {
     /// Write text without timestamps; windows of 30 s follow each other
     #[arg(long)]
     without_timestamps: bool,
-    /// Compute the time and the probability of each word (in JSON); export with --attentions for it
+    /// Compute the time and the probability of each word, for json, srt and vtt; exports need
+    /// --attentions for it
     #[arg(long)]
     word_timestamps: bool,
+    /// Punctuation that belongs to the next word
+    #[arg(long, value_name = "CHARACTERS", requires = "word_timestamps")]
+    prepend_punctuations: Option<String>,
+    /// Punctuation that belongs to the word before
+    #[arg(long, value_name = "CHARACTERS", requires = "word_timestamps")]
+    append_punctuations: Option<String>,
+    /// Underline each word while it is spoken (srt, vtt)
+    #[arg(long, requires = "word_timestamps")]
+    highlight_words: bool,
+    /// Maximum number of characters of a line (srt, vtt)
+    #[arg(long, value_name = "N", requires = "word_timestamps", value_parser = at_most(65_536))]
+    max_line_width: Option<NonZeroUsize>,
+    /// Maximum number of lines of a subtitle (srt, vtt)
+    #[arg(long, value_name = "N", requires = "max_line_width", value_parser = at_most(65_536))]
+    max_line_count: Option<NonZeroUsize>,
+    /// Maximum number of words of a subtitle (srt, vtt)
+    #[arg(long, value_name = "N", requires = "word_timestamps", conflicts_with = "max_line_width", value_parser = at_most(65_536))]
+    max_words_per_line: Option<NonZeroUsize>,
+    /// Skip silences longer than X seconds beside words that are likely invented
+    #[arg(long, value_name = "X", requires = "word_timestamps")]
+    hallucination_silence_threshold: Option<f64>,
+    /// Times in seconds at which the clips to transcribe begin and end in turn, separated by commas
+    /// [default: all audio]
+    #[arg(long, value_name = "TIMES", value_delimiter = ',')]
+    clip_timestamps: Vec<f64>,
     /// Pad audio by 2 s instead of to 30 s: faster for short audio, with other results
     #[arg(long)]
     short_windows: bool,
@@ -106,8 +137,14 @@ pub(crate) struct Options {
     /// Whose results to equal where implementations differ
     #[arg(long, default_value = "openai", value_parser = ["openai", "transformers"])]
     semantics: String,
-    /// Tokens that are not written, separated by commas
-    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    /// Tokens that are not written, separated by commas; -1 stands for most symbols
+    #[arg(
+        long,
+        value_name = "IDS",
+        value_delimiter = ',',
+        default_value = "-1",
+        allow_hyphen_values = true
+    )]
     suppress_tokens: Vec<i64>,
     /// Random seed
     #[arg(long, value_name = "N", default_value = "0")]
@@ -121,17 +158,23 @@ Examples:
   cognate transcribe --model whisper-base --word-timestamps --format json interview.flac
   cognate transcribe --model whisper-base --batch 8 --beams 1 *.m4a";
 
+/// The formats of a transcript, with the endings of their files.
+#[derive(Clone, Debug)]
+struct Formats(Vec<(TranscriptFormat, &'static str)>);
+
 /// The values of --format.
-fn format() -> impl TypedValueParser<Value = TranscriptFormat> {
-    let find = |name: String| {
-        TranscriptFormat::ALL
-            .into_iter()
-            .find(|(_, known)| *known == name)
-            .map(|(format, _)| format)
-    };
-    PossibleValuesParser::new(TranscriptFormat::ALL.map(|(_, name)| name))
-        .map(move |name| find(name).unwrap_or_default())
+fn formats() -> impl TypedValueParser<Value = Formats> {
+    let names = TranscriptFormat::ALL.into_iter().map(|(_, name)| name);
+    PossibleValuesParser::new(names.chain([ALL_FORMATS])).map(|name| {
+        let formats = TranscriptFormat::ALL.into_iter();
+        Formats(
+            formats.filter(|(_, known)| [known, ALL_FORMATS].contains(&name.as_str())).collect(),
+        )
+    })
 }
+
+/// The value of --format for all of them.
+const ALL_FORMATS: &str = "all";
 
 impl Options {
     fn transcription(&self) -> TranscriptionOptions {
@@ -140,6 +183,7 @@ impl Options {
             .map(|n| self.temperature + step * n as f32)
             .take_while(|t| step > 0.0 && *t <= 1.0 + 1e-6);
         let rounded = |temperature: f32| (temperature * 1e4).round() / 1e4;
+        let defaults = TranscriptionOptions::default();
         TranscriptionOptions {
             language: self.language.clone(),
             task: if self.task == "translate" { Task::Translate } else { Task::Transcribe },
@@ -161,6 +205,17 @@ impl Options {
             hotwords: self.hotwords.clone(),
             timestamps: !self.without_timestamps,
             word_timestamps: self.word_timestamps,
+            length_penalty: self.length_penalty,
+            clip_timestamps: self.clip_timestamps.clone(),
+            hallucination_silence_threshold: self.hallucination_silence_threshold,
+            prepend_punctuations: self
+                .prepend_punctuations
+                .clone()
+                .unwrap_or(defaults.prepend_punctuations),
+            append_punctuations: self
+                .append_punctuations
+                .clone()
+                .unwrap_or(defaults.append_punctuations),
             suppress_tokens: self.suppress_tokens.clone(),
             seed: self.seed,
             short_windows: self.short_windows,
@@ -168,16 +223,43 @@ impl Options {
             voice_detector: self.vad.clone().or_else(|| {
                 env::var_os(VAD_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
             }),
-            ..TranscriptionOptions::default()
+            max_new_tokens: defaults.max_new_tokens,
         }
+    }
+
+    fn subtitles(&self) -> SubtitleOptions {
+        SubtitleOptions {
+            max_line_width: self.max_line_width.map(NonZeroUsize::get),
+            max_line_count: self.max_line_count.map(NonZeroUsize::get),
+            max_words_per_line: self.max_words_per_line.map(NonZeroUsize::get),
+            highlight_words: self.highlight_words,
+        }
+    }
+
+    /// Checks options that depend on the format.
+    fn check(&self) -> Result<()> {
+        let Formats(formats) = &self.format;
+        if let Some(folder) = self.output_dir.as_ref().filter(|folder| !folder.is_dir()) {
+            bail!("--output-dir: {}: is not a folder; create it first", folder.display());
+        }
+        if formats.len() > 1 && self.output_dir.is_none() {
+            bail!("--format all: writes several files; name their folder with --output-dir");
+        }
+        let has_subtitles = formats
+            .iter()
+            .any(|(format, _)| matches!(format, TranscriptFormat::Srt | TranscriptFormat::Vtt));
+        if self.subtitles() != SubtitleOptions::default() && !has_subtitles {
+            bail!(
+                "--highlight-words, --max-line-width and --max-words-per-line need --format srt, vtt or all"
+            );
+        }
+        Ok(())
     }
 }
 
 /// Runs the command.
 pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
-    if let Some(folder) = options.output_dir.as_ref().filter(|folder| !folder.is_dir()) {
-        bail!("--output-dir: {}: is not a folder; create it first", folder.display());
-    }
+    options.check()?;
     if options.output_dir.is_some() {
         check_names(&options.files)?;
     }
@@ -207,17 +289,11 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
             messages::warning(format_args!("{}: {damage}", file.display()));
         }
         if let Some(folder) = &options.output_dir {
-            let ending = TranscriptFormat::ALL
-                .iter()
-                .find(|(format, _)| *format == options.format)
-                .map_or("txt", |(_, name)| name);
-            let name = format!("{}.{ending}", stem(file).display());
-            whole_file::write(
-                "--output-dir",
-                &folder.join(name),
-                options.format.document(&found).as_bytes(),
-                out,
-            )?;
+            for &(format, ending) in &options.format.0 {
+                let path = folder.join(format!("{}.{ending}", stem(file).display()));
+                let text = TranscriptWriter::new(format, options.subtitles()).document(&found);
+                whole_file::write("--output-dir", &path, text.as_bytes(), out)?;
+            }
         }
     }
     Ok(code)
@@ -263,16 +339,17 @@ fn transcribe(
     };
     let audio = audio.map_err(Error::from)?;
     let (bar, begin) = (bar(), Instant::now());
-    let (is_shown, mut number, mut failure) = (options.output_dir.is_none(), 0, Ok(()));
+    let (format, mut failure) = (options.format.0[0].0, Ok(()));
+    let mut writer = TranscriptWriter::new(format, options.subtitles());
     let mut write = |text: &str| -> Result<()> {
-        if is_shown {
+        if options.output_dir.is_none() {
             bar.suspend(|| out.write_all(text.as_bytes()).and_then(|()| out.flush()))
                 .context(messages::UNWRITTEN)
         } else {
             Ok(())
         }
     };
-    write(options.format.header())?;
+    write(writer.header())?;
     let found = transcriber.transcribe_with(audio, &mut |event| match event {
         TranscriptionEvent::Read(_) => {}
         TranscriptionEvent::Language { code, probability } => {
@@ -281,9 +358,8 @@ fn transcribe(
             });
         }
         TranscriptionEvent::Segment(segment) => {
-            number += 1;
             if failure.is_ok() {
-                failure = write(&options.format.segment(segment, number));
+                failure = write(&writer.segment(segment));
             }
         }
         TranscriptionEvent::Progress { seconds, duration } => {
@@ -296,8 +372,9 @@ fn transcribe(
         }
     })?;
     failure?;
-    if options.format == TranscriptFormat::Json {
-        write(&options.format.document(&found))?;
+    match format {
+        TranscriptFormat::Json => write(&format.document(&found))?,
+        _ => write(&writer.finish())?,
     }
     bar.finish_and_clear();
     if messages::shows_progress() {

@@ -145,11 +145,14 @@ impl Settings {
     pub fn check(&self) -> Result<()> {
         let Self { num_beams, num_return_sequences, .. } = *self;
         let refuse = |message: String| Err(Cause::Contradiction(message).into());
-        if (self.sampling.is_none() || num_beams > 1) && num_return_sequences > num_beams.max(1) {
+        let kept = match self.early_stopping {
+            EarlyStopping::Finished(most) => most.max(num_beams),
+            _ => num_beams.max(1),
+        };
+        if (self.sampling.is_none() || num_beams > 1) && num_return_sequences > kept {
             return refuse(format!(
-                "num_return_sequences: expected at most {}, the beams, found {num_return_sequences}; search with more beams, or sample \
-                 with one",
-                num_beams.max(1)
+                "num_return_sequences: expected at most {kept}, the beams, found {num_return_sequences}; search with more beams, or sample \
+                 with one"
             ));
         }
         let numbers = [

@@ -54,8 +54,9 @@ pub use score::{Pair, ScoredPair, Scorer};
 pub use shortlist::{ShortlistBuilder, ShortlistOptions};
 pub use source::{EncodedSource, SourceEncoder};
 pub use speech::{
-    SILERO_FILES, Segment, Semantics, Task, Transcriber, TranscriberOptions, TranscriptFormat,
-    Transcription, TranscriptionEvent, TranscriptionOptions, Word,
+    SILERO_FILES, Segment, Semantics, SubtitleOptions, Task, Transcriber, TranscriberOptions,
+    TranscriptFormat, TranscriptWriter, Transcription, TranscriptionEvent, TranscriptionOptions,
+    Word,
 };
 pub use tokenizer::{check_tokenizer, open_tokenizer, open_tokenizer_if_readable};
 pub use translation::{Line, TranslatedText, Translation, Warning};

@@ -32,7 +32,7 @@ pub struct Observer {
 enum Input {
     Text,
     Images(ImageInput),
-    Audio(Transcriber),
+    Audio(Box<Transcriber>),
 }
 
 impl Input {
@@ -130,7 +130,7 @@ impl Observer {
         let transcriber = Transcriber::observing(source, options)?;
         let mut model = transcriber.model().clone();
         notice.into_iter().for_each(|notice| model.add_notice(notice));
-        Ok(Self { model, input: Input::Audio(transcriber), ignore_unused })
+        Ok(Self { model, input: Input::Audio(Box::new(transcriber)), ignore_unused })
     }
 
     /// The loaded model.

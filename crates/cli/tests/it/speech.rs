@@ -242,3 +242,40 @@ fn a_bad_file_of_several_does_not_stop_the_others() {
     let refused = transcribe(&names).failed(1);
     assert!(refused.contains("would have the same name"), "{refused}");
 }
+
+#[test]
+fn subtitles_are_laid_out_by_words() {
+    let (folder, checkpoint, _) = speech_model();
+    let clip = testdata("audio/clip.wav");
+    let transcribe = |more: &[&str]| {
+        let common =
+            ["transcribe", "--model", checkpoint.to_str().unwrap(), clip.to_str().unwrap()];
+        run(&[&common, more].concat())
+    };
+    let width = ["--word-timestamps", "--max-line-width", "12", "--max-line-count", "2"];
+    let dir = ["--format", "all", "--output-dir", folder.path().to_str().unwrap()];
+    transcribe(&[&width[..], &dir].concat()).ok();
+    let file = |ending: &str| fs::read_to_string(folder.path().join(format!("clip.{ending}")));
+    for (_, ending) in cognate::TranscriptFormat::ALL {
+        assert!(!file(ending).unwrap().is_empty(), "{ending}");
+    }
+    let subtitles = file("srt").unwrap();
+    let blocks: Vec<_> = subtitles.trim_end().split("\n\n").collect();
+    assert!(blocks.len() > 1, "{subtitles}");
+    for block in &blocks {
+        let lines: Vec<_> = block.lines().skip(2).collect();
+        let is_narrow = |line: &&str| line.chars().count() <= 12 || !line.contains(' ');
+        assert!((1..=2).contains(&lines.len()) && lines.iter().all(is_narrow), "{block}");
+    }
+    // As they come.
+    assert_eq!(transcribe(&[&width[..], &["--format", "srt"]].concat()).ok(), subtitles);
+    for (options, message) in [
+        (&["--format", "all"][..], "name their folder with --output-dir"),
+        (&["--word-timestamps", "--highlight-words"], "need --format srt, vtt or all"),
+        (&["--clip-timestamps", "3,1"], "--clip-timestamps: expected times in order"),
+    ] {
+        let refused = transcribe(options).failed(1);
+        assert!(refused.contains(message), "{refused}");
+    }
+    transcribe(&["--max-line-width", "9", "--format", "srt"]).failed(2);
+}

@@ -1,6 +1,7 @@
 //! Formats of transcripts, as OpenAI's command writes them.
 
 use super::segments::Segment;
+use super::subtitles::{Cue, SubtitleOptions, Subtitles, milliseconds};
 use super::transcriber::Transcription;
 use serde_json::{Value, json};
 
@@ -30,45 +31,9 @@ impl TranscriptFormat {
         (TranscriptFormat::Json, "json"),
     ];
 
-    /// What stands before the segments.
-    pub fn header(self) -> &'static str {
-        match self {
-            TranscriptFormat::Vtt => "WEBVTT\n\n",
-            TranscriptFormat::Tsv => "start\tend\ttext\n",
-            TranscriptFormat::Txt | TranscriptFormat::Srt | TranscriptFormat::Json => "",
-        }
-    }
-
-    /// A segment, which is the `number`-th, from 1; nothing in JSON, which is written as a whole.
-    pub fn segment(self, segment: &Segment, number: usize) -> String {
-        let (text, times) = (segment.text.trim(), [segment.start, segment.end]);
-        let cue = text.replace("-->", "->");
-        match self {
-            TranscriptFormat::Txt => format!("{text}\n"),
-            TranscriptFormat::Srt => {
-                let [start, end] = times.map(|time| clock(time, true, ','));
-                format!("{number}\n{start} --> {end}\n{cue}\n\n")
-            }
-            TranscriptFormat::Vtt => {
-                let [start, end] = times.map(|time| clock(time, false, '.'));
-                format!("{start} --> {end}\n{cue}\n\n")
-            }
-            TranscriptFormat::Tsv => {
-                let [start, end] = times.map(|time| (1000.0 * time).round());
-                format!("{start}\t{end}\t{}\n", text.replace('\t', " "))
-            }
-            TranscriptFormat::Json => String::new(),
-        }
-    }
-
-    /// A whole transcript.
+    /// A whole transcript, with subtitles as their defaults are.
     pub fn document(self, transcript: &Transcription) -> String {
-        if self == TranscriptFormat::Json {
-            return format!("{}\n", Self::object(transcript));
-        }
-        let segments = transcript.segments.iter().filter(|segment| !segment.text.is_empty());
-        let segments = segments.zip(1..).map(|(segment, number)| self.segment(segment, number));
-        self.header().to_owned() + &segments.collect::<String>()
+        TranscriptWriter::new(self, SubtitleOptions::default()).document(transcript)
     }
 
     /// The fields of OpenAI's `transcribe`.
@@ -99,9 +64,86 @@ impl TranscriptFormat {
     }
 }
 
+/// Writes a transcript in one format, segment by segment.
+#[derive(Clone, Debug)]
+pub struct TranscriptWriter {
+    format: TranscriptFormat,
+    subtitles: Subtitles,
+    n_cues: usize,
+}
+
+impl TranscriptWriter {
+    /// A writer of one transcript.
+    pub fn new(format: TranscriptFormat, subtitles: SubtitleOptions) -> Self {
+        Self { format, subtitles: Subtitles::new(subtitles), n_cues: 0 }
+    }
+
+    /// What stands before the segments.
+    pub fn header(&self) -> &'static str {
+        match self.format {
+            TranscriptFormat::Vtt => "WEBVTT\n\n",
+            TranscriptFormat::Tsv => "start\tend\ttext\n",
+            TranscriptFormat::Txt | TranscriptFormat::Srt | TranscriptFormat::Json => "",
+        }
+    }
+
+    /// The text that the next segment completes; nothing in JSON, which is written as a whole.
+    pub fn segment(&mut self, segment: &Segment) -> String {
+        let (text, times) = (segment.text.trim(), [segment.start, segment.end]);
+        match self.format {
+            TranscriptFormat::Txt => format!("{text}\n"),
+            TranscriptFormat::Srt | TranscriptFormat::Vtt => {
+                let cues = if segment.words.is_empty() {
+                    let mut cues = self.subtitles.finish();
+                    cues.push(Cue { times, text: text.replace("-->", "->") });
+                    cues
+                } else {
+                    self.subtitles.push(&segment.words)
+                };
+                self.cues(cues)
+            }
+            TranscriptFormat::Tsv => {
+                let [start, end] = times.map(milliseconds);
+                format!("{start}\t{end}\t{}\n", text.replace('\t', " "))
+            }
+            TranscriptFormat::Json => String::new(),
+        }
+    }
+
+    /// The text that the end of the transcript completes.
+    pub fn finish(&mut self) -> String {
+        let cues = self.subtitles.finish();
+        self.cues(cues)
+    }
+
+    /// A whole transcript.
+    pub fn document(mut self, transcript: &Transcription) -> String {
+        if self.format == TranscriptFormat::Json {
+            return format!("{}\n", TranscriptFormat::object(transcript));
+        }
+        let mut document = self.header().to_owned();
+        for segment in transcript.segments.iter().filter(|segment| !segment.text.is_empty()) {
+            document += &self.segment(segment);
+        }
+        document + &self.finish()
+    }
+
+    fn cues(&mut self, cues: Vec<Cue>) -> String {
+        let is_srt = self.format == TranscriptFormat::Srt;
+        let cues = cues.into_iter().map(|Cue { times, text }| {
+            self.n_cues += 1;
+            let number = if is_srt { format!("{}\n", self.n_cues) } else { String::new() };
+            let [start, end] =
+                times.map(|time| clock(time, is_srt, if is_srt { ',' } else { '.' }));
+            format!("{number}{start} --> {end}\n{text}\n\n")
+        });
+        cues.collect()
+    }
+}
+
 /// A time as `hours:minutes:seconds` with milliseconds; hours can be left out while they are 0.
 fn clock(seconds: f64, always_hours: bool, decimal: char) -> String {
-    let milliseconds = (seconds.max(0.0) * 1000.0).round() as u64;
+    let milliseconds = milliseconds(seconds);
     let (hours, minutes) = (milliseconds / 3_600_000, milliseconds / 60_000 % 60);
     let hours = if always_hours || hours > 0 { format!("{hours:02}:") } else { String::new() };
     format!(

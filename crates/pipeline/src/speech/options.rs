@@ -4,9 +4,11 @@ use super::tokens::Task;
 use crate::LoadOptions;
 use crate::error::{Error, Result};
 use crate::options::read_options;
+use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Where OpenAI's `whisper` and transformers differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -20,6 +22,15 @@ pub enum Semantics {
     /// probabilities, a rare text is told by its tokens.
     Transformers,
 }
+
+/// Punctuation that belongs to the next word.
+pub(super) const PREPENDED: &str = "\"'“¿([{-";
+/// Punctuation that belongs to the previous word.
+pub(super) const APPENDED: &str = "\"'.。,，!！?？:：”)]}、";
+/// A time in seconds that no audio reaches.
+const LONGEST: f64 = 1e9;
+/// Stands for the tokens that the model's configuration suppresses.
+pub(super) const STANDARD: i64 = -1;
 
 /// Options of transcription.
 #[derive(Clone, Debug, Deserialize)]
@@ -41,6 +52,9 @@ pub struct TranscriptionOptions {
     pub best_of: usize,
     /// The factor of beams that have to finish.
     pub patience: f32,
+    /// The power of the length by which hypotheses and samples of a window are compared, 0 to 1
+    /// (Wu et al. 2016, section 7); by default the mean log-probability decides.
+    pub length_penalty: Option<f32>,
     /// The compression ratio above which a text is too repetitive, if any; by default 2.4, with
     /// transformers' semantics 1.35.
     #[serde(deserialize_with = "threshold")]
@@ -67,9 +81,19 @@ pub struct TranscriptionOptions {
     /// Punctuation that belongs to the previous word.
     pub append_punctuations: String,
     /// The maximum number of new tokens of a window; by default half of the decoder's positions.
+    #[serde(alias = "sample_len")]
     pub max_new_tokens: Option<usize>,
-    /// Further tokens that are not written.
+    /// Tokens that are not written; -1 stands for the symbols that the model's configuration
+    /// names. Special tokens are never written.
+    #[serde(deserialize_with = "list")]
     pub suppress_tokens: Vec<i64>,
+    /// The times in seconds at which the clips to transcribe begin and end, in turn; the last clip
+    /// can go to the end of the audio. All audio if empty.
+    #[serde(deserialize_with = "list")]
+    pub clip_timestamps: Vec<f64>,
+    /// Silences longer than this number of seconds are skipped where the words beside them are
+    /// improbable or have improbable durations; needs `word_timestamps`.
+    pub hallucination_silence_threshold: Option<f64>,
     /// The seed of sampling.
     pub seed: u64,
     /// Whether windows end 2 s after their audio, and are not padded to their full length: short
@@ -84,13 +108,18 @@ pub struct TranscriptionOptions {
     pub voice_detector: Option<PathBuf>,
 }
 
+/// OpenAI's name for the opposite of `timestamps`.
+const WITHOUT_TIMESTAMPS: &str = "without_timestamps";
+
 /// The other names of fields, as in their attributes.
-const ALIASES: [(&str, &str); 5] = [
+const ALIASES: [(&str, &str); 7] = [
     ("temperature", "temperatures"),
     ("beams", "beam_size"),
     ("num_beams", "beam_size"),
     ("logprob_threshold", "log_probability_threshold"),
     ("vad", "voice_detector"),
+    ("sample_len", "max_new_tokens"),
+    (WITHOUT_TIMESTAMPS, "timestamps"),
 ];
 
 fn field(name: &str) -> &str {
@@ -111,6 +140,29 @@ fn temperatures<'de, D: Deserializer<'de>>(value: D) -> Result<Vec<f32>, D::Erro
     })
 }
 
+/// A list, or one separated by commas as on OpenAI's command line.
+fn list<'de, D: Deserializer<'de>, T: DeserializeOwned + FromStr>(
+    value: D,
+) -> Result<Vec<T>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a list of numbers, or numbers separated by commas")]
+    enum List<T> {
+        Many(Vec<T>),
+        Text(String),
+    }
+    match List::deserialize(value)? {
+        List::Many(values) => Ok(values),
+        List::Text(text) if text.trim().is_empty() => Ok(Vec::new()),
+        List::Text(text) => text
+            .split(',')
+            .map(|value| {
+                let expected = || D::Error::custom(format!("expected a number, found {value:?}"));
+                value.trim().parse().map_err(|_| expected())
+            })
+            .collect(),
+    }
+}
+
 /// A threshold, or none.
 fn threshold<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<f32>>, D::Error> {
     Option::deserialize(value).map(Some)
@@ -126,6 +178,7 @@ impl Default for TranscriptionOptions {
             beam_size: 5,
             best_of: 5,
             patience: 1.0,
+            length_penalty: None,
             compression_ratio_threshold: None,
             log_probability_threshold: Some(-1.0),
             no_speech_threshold: Some(0.6),
@@ -135,10 +188,12 @@ impl Default for TranscriptionOptions {
             hotwords: None,
             timestamps: true,
             word_timestamps: false,
-            prepend_punctuations: "\"'“¿([{-".into(),
-            append_punctuations: "\"'.。,，!！?？:：”)]}、".into(),
+            prepend_punctuations: PREPENDED.into(),
+            append_punctuations: APPENDED.into(),
             max_new_tokens: None,
-            suppress_tokens: Vec::new(),
+            suppress_tokens: vec![STANDARD],
+            clip_timestamps: Vec::new(),
+            hallucination_silence_threshold: None,
             seed: 0,
             short_windows: false,
             batch: 1,
@@ -168,8 +223,11 @@ impl TranscriptionOptions {
     ) -> Result<Self> {
         let is_replaced = |name: &str| options.keys().any(|other| field(other) == field(name));
         let kept = earlier.iter().filter(|(name, _)| !is_replaced(name));
-        let all = kept.chain(options).map(|(name, value)| (name.clone(), value.clone()));
-        read_options(&all.collect())
+        let renamed = |(name, value): (&String, &Value)| match (name.as_str(), value) {
+            (WITHOUT_TIMESTAMPS, Value::Bool(without)) => ("timestamps".into(), (!without).into()),
+            _ => (name.clone(), value.clone()),
+        };
+        read_options(&kept.chain(options).map(renamed).collect())
     }
 
     pub(super) fn check(&self) -> Result<()> {
@@ -196,6 +254,36 @@ impl TranscriptionOptions {
                 "patience",
                 format!("expected 0.01 to 100, found {}", self.patience),
             ));
+        }
+        if let Some(alpha) = self.length_penalty.filter(|alpha| !(0.0..=1.0).contains(alpha)) {
+            return Err(Error::wrong_option(
+                "length_penalty",
+                format!("expected 0 to 1, found {alpha}"),
+            ));
+        }
+        let is_ordered = self.clip_timestamps.is_sorted()
+            && self.clip_timestamps.iter().all(|time| (0.0..=LONGEST).contains(time));
+        if !is_ordered {
+            return Err(Error::wrong_option(
+                "clip_timestamps",
+                format!("expected times in order, in seconds, found {:?}", self.clip_timestamps),
+            ));
+        }
+        self.check_silence()
+    }
+
+    fn check_silence(&self) -> Result<()> {
+        let Some(threshold) = self.hallucination_silence_threshold else { return Ok(()) };
+        let wrong =
+            |message: String| Err(Error::wrong_option("hallucination_silence_threshold", message));
+        if !(0.0..=LONGEST).contains(&threshold) {
+            return wrong(format!("expected seconds from 0, found {threshold}"));
+        }
+        if !self.word_timestamps {
+            return wrong("needs word_timestamps: improbable words are told by their times".into());
+        }
+        if self.batch > 1 {
+            return wrong("expected a batch of 1: windows of a batch are cut in silence".into());
         }
         Ok(())
     }

@@ -5,8 +5,9 @@
 
 use super::features::{FRAMES_PER_STEP, Frames, Padding};
 use super::languages::LANGUAGES;
-use super::options::{Semantics, TranscriberOptions, TranscriptionOptions};
+use super::options::{STANDARD, Semantics, TranscriberOptions, TranscriptionOptions};
 use super::segments::{Cut, Cuts, Segment, cut};
+use super::silence::{Following, SilenceRule};
 use super::tokens::{SpeechTokens, longest_part};
 use super::voice::{Energy, SileroModel, Speech, VoiceDetector};
 use super::window::{WindowDecoder, WindowText, check_wanted};
@@ -175,10 +176,13 @@ impl Transcriber {
         if let Some(id) = options
             .suppress_tokens
             .iter()
+            .filter(|id| **id != STANDARD)
             .find(|id| usize::try_from(**id).map_or(true, |id| id >= vocab))
         {
-            let message =
-                format!("expected ids from 0 to {}, those of the model, found {id}", vocab - 1);
+            let message = format!(
+                "expected ids from 0 to {}, those of the model, or -1, found {id}",
+                vocab - 1
+            );
             return Err(Error::wrong_option("suppress_tokens", message));
         }
         if options.word_timestamps {
@@ -359,7 +363,7 @@ impl Transcriber {
 }
 
 /// Where the words of a window end, or else its segments.
-fn end_of_speech(segments: &[Segment]) -> Option<f64> {
+pub(super) fn end_of_speech(segments: &[Segment]) -> Option<f64> {
     let word = segments.iter().rev().find_map(|segment| segment.words.last()).map(|word| word.end);
     word.or_else(|| segments.last().map(|segment| segment.end))
 }
@@ -449,8 +453,15 @@ impl Run<'_> {
         // All earlier tokens, and where the prompt of the next window begins among them.
         let (mut written, mut since) = (initial_prompt.clone(), 0);
         let mut last_speech = 0.0;
-        while seek < self.frames.n_heard() {
-            let len = self.frames.window().min(self.frames.n_heard() - seek);
+        let mut clips = self.clips().into_iter();
+        let mut end = 0;
+        loop {
+            if seek >= end {
+                let Some(clip) = clips.next() else { break };
+                (seek, end) = clip;
+                continue;
+            }
+            let len = self.frames.window().min(end - seek);
             let is_cut = options.semantics == Semantics::OpenAi || options.short_windows;
             let size = if is_cut { len } else { self.frames.window() };
             let features = self.frames.windows(&[(seek, size)])?;
@@ -484,10 +495,32 @@ impl Run<'_> {
                     (offset, len),
                     last_speech,
                 )?;
-                last_speech = end_of_speech(&segments).unwrap_or(last_speech);
-                if !cuts.ends_in_silence && last_speech > offset {
-                    following = (last_speech / self.frames.seconds(1)).round() as usize;
+                let step = self.frames.seconds(1);
+                if let Some(spoken) = end_of_speech(&segments)
+                    && !cuts.ends_in_silence
+                    && spoken > offset
+                {
+                    following = (spoken / step).round() as usize;
                 }
+                if let Some(threshold) = options.hallucination_silence_threshold {
+                    let rule = SilenceRule {
+                        threshold,
+                        window: (seek, len),
+                        times: [offset, self.frames.seconds(seek + self.frames.window())],
+                        n_frames: self.frames.n_heard(),
+                        step,
+                        last_speech,
+                    };
+                    match rule.apply(&mut segments, following, cuts.ends_in_silence) {
+                        Following::Instead(next) => {
+                            seek = next.max(seek + 1);
+                            self.progress(seek);
+                            continue;
+                        }
+                        Following::After(next) => following = next,
+                    }
+                }
+                last_speech = end_of_speech(&segments).unwrap_or(last_speech);
             }
             // A window whose text ends at its start would be read for ever.
             seek = if following > seek { following } else { seek + len };
@@ -498,6 +531,17 @@ impl Run<'_> {
             self.progress(seek);
         }
         Ok(())
+    }
+
+    /// The first frames and ends of the clips that are transcribed.
+    fn clips(&self) -> Vec<(usize, usize)> {
+        let all = self.frames.n_heard();
+        let frame = |seconds: &f64| ((seconds / self.frames.seconds(1)).round() as usize).min(all);
+        let times: Vec<_> = self.transcriber.options.clip_timestamps.iter().map(frame).collect();
+        if times.is_empty() {
+            return vec![(0, all)];
+        }
+        times.chunks(2).map(|clip| (clip[0], clip.get(1).copied().unwrap_or(all))).collect()
     }
 
     fn cut(&self, text: &WindowText) -> Cuts {
@@ -593,7 +637,8 @@ impl Run<'_> {
     /// would.
     fn in_batches(&mut self, decoder: &mut dyn Decoder, speech: &Speech) -> Result<()> {
         let Transcriber { options, initial_prompt, .. } = self.transcriber;
-        let mut waiting: VecDeque<(usize, usize)> = speech.windows(self.frames.window()).into();
+        let mut waiting: VecDeque<(usize, usize)> =
+            speech.windows(self.frames.window(), &self.clips()).into();
         // Segments by their window, until no window before it waits.
         let mut done: BTreeMap<usize, (Vec<Segment>, usize)> = BTreeMap::new();
         let (mut number, mut last_speech) = (0, 0.0);

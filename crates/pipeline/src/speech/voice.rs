@@ -55,11 +55,17 @@ impl Speech {
         Self { activity, stretches }
     }
 
-    /// Windows of at most `longest` frames, as first frame and length. A longer stretch is cut
-    /// where it is quietest.
-    pub(super) fn windows(&self, longest: usize) -> Vec<(usize, usize)> {
+    /// Windows of at most `longest` frames, as first frame and length, in clips with first frame
+    /// and end. A longer stretch is cut where it is quietest.
+    pub(super) fn windows(&self, longest: usize, clips: &[(usize, usize)]) -> Vec<(usize, usize)> {
+        clips.iter().flat_map(|clip| self.windows_in(*clip, longest)).collect()
+    }
+
+    fn windows_in(&self, (from, to): (usize, usize), longest: usize) -> Vec<(usize, usize)> {
         let mut windows: Vec<(usize, usize)> = Vec::new();
-        for &[mut start, end] in &self.stretches {
+        let stretches =
+            self.stretches.iter().map(|[start, end]| [*start.max(&from), *end.min(&to)]);
+        for [mut start, end] in stretches.filter(|[start, end]| start < end) {
             if let Some((first, len)) =
                 windows.last_mut().filter(|(first, _)| end - *first <= longest)
             {
@@ -141,12 +147,14 @@ mod tests {
         let found = speech(1000, &[(100, 300), (310, 400), (420, 500), (700, 800)]);
         // A pause of 10 frames is not cut, one of 20 is.
         assert_eq!(found.stretches, [[60, 410], [410, 540], [660, 840]]);
-        assert_eq!(found.windows(800), [(60, 780)]);
-        assert_eq!(found.windows(500), [(60, 480), (660, 180)]);
-        assert_eq!(found.windows(400), [(60, 350), (410, 130), (660, 180)]);
+        let windows = |longest| found.windows(longest, &[(0, 1000)]);
+        assert_eq!(windows(800), [(60, 780)]);
+        assert_eq!(windows(500), [(60, 480), (660, 180)]);
+        assert_eq!(windows(400), [(60, 350), (410, 130), (660, 180)]);
         // The long stretch is cut in its short pause, at 300 to 310.
-        assert_eq!(found.windows(300), [(60, 245), (305, 235), (660, 180)]);
-        assert!(speech(100, &[]).windows(300).is_empty());
+        assert_eq!(windows(300), [(60, 245), (305, 235), (660, 180)]);
+        assert_eq!(found.windows(800, &[(0, 200), (350, 750)]), [(60, 140), (350, 400)]);
+        assert!(speech(100, &[]).windows(300, &[(0, 100)]).is_empty());
     }
 
     #[test]

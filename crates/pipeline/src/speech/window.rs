@@ -1,7 +1,7 @@
 //! The text of one window of audio: prompt, search or sampling, and further tries at higher
 //! temperatures.
 
-use super::options::{Semantics, TranscriptionOptions};
+use super::options::{STANDARD, Semantics, TranscriptionOptions};
 use super::tokens::SpeechTokens;
 use crate::error::{Cause, Result};
 use cognate_generate::{
@@ -162,17 +162,19 @@ impl WindowDecoder<'_> {
         let samples = if is_openai { options.best_of } else { 1 };
         let (beams, samples) =
             if temperature > 0.0 { (1, samples) } else { (options.beam_size, 1) };
+        let candidates = (beams as f32 * options.patience).round().max(1.0) as usize;
+        // All hypotheses are needed where their lengths decide.
+        let is_compared = beams > 1 && options.length_penalty.is_some();
         let sampling = Sampling {
             temperature,
             top_k: 0,
             seed: options.seed ^ u64::from(temperature.to_bits()),
             ..Sampling::default()
         };
-        let candidates = (beams as f32 * options.patience).round().max(1.0) as usize;
         Settings {
             start_token,
             num_beams: beams,
-            num_return_sequences: samples,
+            num_return_sequences: if is_compared { candidates.max(beams) } else { samples },
             sampling: (temperature > 0.0).then_some(sampling),
             early_stopping: if is_openai {
                 EarlyStopping::Finished(candidates)
@@ -189,14 +191,26 @@ impl WindowDecoder<'_> {
             }),
             max_length: if is_openai { self.positions + 1 } else { self.positions },
             timestamps: options.timestamps.then(|| self.tokens.rules()),
-            suppressed_tokens: [&self.settings.suppressed_tokens[..], &options.suppress_tokens]
-                .concat(),
+            suppressed_tokens: self.suppressed(),
             observe: Some(Observe { after: self.tokens.start, token: self.tokens.no_speech }),
             ..self.settings.clone()
         }
     }
 
-    /// The hypothesis with the largest mean log-probability of its tokens.
+    /// The tokens that are not written: those given, the model's own where -1 stands for them, and
+    /// special tokens.
+    fn suppressed(&self) -> Vec<i64> {
+        let (given, end) = (&self.options.suppress_tokens, self.tokens.end);
+        let is_standard = given.contains(&STANDARD);
+        let own = self.settings.suppressed_tokens.iter();
+        own.filter(|id| is_standard || **id > end)
+            .chain(given.iter().filter(|id| **id != STANDARD))
+            .copied()
+            .collect()
+    }
+
+    /// The hypothesis with the largest mean log-probability of its tokens, or by the length
+    /// penalty.
     fn best(
         &self,
         hypotheses: Vec<Hypothesis>,
@@ -212,8 +226,11 @@ impl WindowDecoder<'_> {
                     (2.., EarlyStopping::Finished(_))
                 );
             let sum = hypothesis.score * (n_new + usize::from(counts_end)).max(1) as f32;
-            let rank =
-                if settings.num_beams > 1 { -(rank as f32) } else { sum / n_new.max(1) as f32 };
+            let rank = match self.options.length_penalty {
+                Some(alpha) => sum / ((5 + n_new) as f32 / 6.0).powf(alpha),
+                None if settings.num_beams > 1 => -(rank as f32),
+                None => sum / n_new.max(1) as f32,
+            };
             (rank, sum / (n_new + 1) as f32, hypothesis)
         });
         let best = ranked

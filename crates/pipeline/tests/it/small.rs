@@ -180,6 +180,31 @@ fn options_of_a_call_are_those_of_a_model_loaded_with_them() {
     let [beams, others] = [&beams, &others].map(|options| options.as_object().unwrap());
     let later = TranscriptionOptions::from_json_over(beams, others).unwrap();
     assert_eq!((later.beam_size, later.seed), (2, 3));
+    // As OpenAI's names and values.
+    let [given, meant] = [
+        json!({ "without_timestamps": true, "sample_len": 9, "suppress_tokens": "-1, 5", "clip_timestamps": "0.5,1" }),
+        json!({ "timestamps": false, "max_new_tokens": 9, "suppress_tokens": [-1, 5], "clip_timestamps": [0.5, 1.0] }),
+    ]
+    .map(|options| TranscriptionOptions::from_json(options.as_object().unwrap()).unwrap());
+    assert_eq!(format!("{given:?}"), format!("{meant:?}"));
+    for (options, message) in [
+        (
+            json!({ "clip_timestamps": [2, 1] }),
+            "clip_timestamps: expected times in order, in seconds, found [2.0, 1.0]",
+        ),
+        (json!({ "clip_timestamps": "1,x" }), "clip_timestamps: expected a number, found \"x\""),
+        (json!({ "length_penalty": 1.5 }), "length_penalty: expected 0 to 1, found 1.5"),
+        (
+            json!({ "hallucination_silence_threshold": 2 }),
+            "hallucination_silence_threshold: needs word_timestamps: improbable words are told by their times",
+        ),
+        (
+            json!({ "hallucination_silence_threshold": 2, "word_timestamps": true, "batch": 4 }),
+            "hallucination_silence_threshold: expected a batch of 1: windows of a batch are cut in silence",
+        ),
+    ] {
+        assert_eq!(refused(options), message);
+    }
     assert!(refused(json!({ "colour": 1 })).starts_with("unknown field `colour`"));
     assert_eq!(
         refused(json!({ "temperature": "warm" })),
@@ -210,7 +235,7 @@ fn what_is_no_speech_is_refused() {
     );
     assert_eq!(
         refused(|options| options.suppress_tokens = vec![122]),
-        "suppress_tokens: expected ids from 0 to 121, those of the model, found 122"
+        "suppress_tokens: expected ids from 0 to 121, those of the model, or -1, found 122"
     );
     let open = |path: &Path| {
         Transcriber::open(path).err().map(|error| error.to_string()).unwrap_or_default()

@@ -22,7 +22,10 @@ const WORD: f64 = 0.0201;
 /// rate, because resamplers differ.
 const SCORES: [[f64; 2]; 2] = [[2e-4, 2e-3], [5e-3, 2e-2]];
 
-fn transcriber(folder: &Path, change: impl FnOnce(&mut TranscriptionOptions)) -> Transcriber {
+pub(crate) fn transcriber(
+    folder: &Path,
+    change: impl FnOnce(&mut TranscriptionOptions),
+) -> Transcriber {
     let mut options = TranscriberOptions::default();
     options.transcription.language = Some("en".into());
     change(&mut options.transcription);
@@ -45,7 +48,7 @@ fn ids(value: &Value) -> Vec<i64> {
 }
 
 /// What differs from the segments of openai-whisper, a line each.
-fn differences(found: &Transcription, expected: &Value, what: &str) -> Vec<String> {
+pub(crate) fn differences(found: &Transcription, expected: &Value, what: &str) -> Vec<String> {
     let (mut failures, expected) = (Vec::new(), expected["segments"].as_array().unwrap());
     let [score, probability] = SCORES[usize::from(what == "mono8k" || what == "stereo44k")];
     if found.segments.len() != expected.len() {

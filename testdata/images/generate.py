@@ -77,6 +77,10 @@ for path in sorted(HERE.iterdir()):
 PROCESSORS = {
     "vit": ViTImageProcessor(size={"height": 24, "width": 32}),
     "vit-larger": ViTImageProcessor(size={"height": 80, "width": 60}, resample=3),
+    # Pillow filters the height first if it shrinks by more than twice as many pixels as the width, as in the first two.
+    "vit-flatter": ViTImageProcessor(size={"height": 12, "width": 50}, resample=3),
+    "vit-wider": ViTImageProcessor(size={"height": 20, "width": 60}),
+    "vit-as-much": ViTImageProcessor(size={"height": 17, "width": 43}, resample=3),
     "deit": DeiTImageProcessor(
         size={"height": 40, "width": 36}, crop_size={"height": 32, "width": 32}, image_mean=[0.485, 0.456, 0.406], image_std=[0.229, 0.224, 0.225]
     ),

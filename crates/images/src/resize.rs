@@ -1,5 +1,5 @@
-//! Resizing with antialiasing, bit for bit as Pillow's `Image.resize`: each axis is filtered
-//! separately, the width first, with fixed-point weights, and rounded to 8 bits.
+//! Resizing with antialiasing, bit for bit as Pillow's `Image.resize` since version 13: each axis
+//! is filtered separately, with fixed-point weights, and rounded to 8 bits.
 //!
 //! Implemented here because a library for it adds a minute to a cold build.
 
@@ -58,26 +58,46 @@ impl Filter {
 }
 
 /// Resizes to height and width: `[height, width, 3]`.
+///
+/// The height is filtered first if it shrinks by more than twice as many pixels as the width; since
+/// each axis is rounded, the order matters.
 pub(crate) fn resize(image: &Image, [height, width]: [usize; 2], filter: Filter) -> Vec<u8> {
     let columns = filter.weights(image.width(), width);
-    let mut narrow = Vec::with_capacity(3 * width * image.height());
-    for row in image.pixels().chunks_exact(3 * image.width()) {
-        for (first, weights) in &columns {
-            narrow.extend(filtered(weights, row[3 * first..].chunks_exact(3)));
+    let rows = filter.weights(image.height(), height);
+    let shrinks = |given: usize, wanted: usize| given as i64 - wanted as i64;
+    let by = shrinks(image.height(), height);
+    if by > 0 && by > 2 * shrinks(image.width(), width) {
+        horizontally(&columns, &vertically(&rows, image.pixels(), image.width()), image.width())
+    } else {
+        vertically(&rows, &horizontally(&columns, image.pixels(), image.width()), width)
+    }
+}
+
+/// Filters each row of `width` pixels.
+fn horizontally(columns: &[(usize, Vec<i32>)], pixels: &[u8], width: usize) -> Vec<u8> {
+    let mut filtered = Vec::with_capacity(pixels.len() / width * columns.len());
+    for row in pixels.chunks_exact(3 * width) {
+        for (first, weights) in columns {
+            filtered.extend(weighted(weights, row[3 * first..].chunks_exact(3)));
         }
     }
-    let mut resized = Vec::with_capacity(3 * width * height);
-    for (first, weights) in filter.weights(image.height(), height) {
+    filtered
+}
+
+/// Filters each column of rows of `width` pixels.
+fn vertically(rows: &[(usize, Vec<i32>)], pixels: &[u8], width: usize) -> Vec<u8> {
+    let mut filtered = Vec::with_capacity(3 * width * rows.len());
+    for (first, weights) in rows {
         for column in 0..width {
-            let below = narrow[3 * (first * width + column)..].chunks(3 * width);
-            resized.extend(filtered(&weights, below));
+            let below = pixels[3 * (first * width + column)..].chunks(3 * width);
+            filtered.extend(weighted(weights, below));
         }
     }
-    resized
+    filtered
 }
 
 /// The weighted sum of pixels, each at the beginning of a chunk.
-fn filtered<'p>(weights: &[i32], pixels: impl Iterator<Item = &'p [u8]>) -> [u8; 3] {
+fn weighted<'p>(weights: &[i32], pixels: impl Iterator<Item = &'p [u8]>) -> [u8; 3] {
     let mut sums = [1i32 << (PRECISION - 1); 3];
     for (weight, pixel) in weights.iter().zip(pixels) {
         for (sum, level) in sums.iter_mut().zip(pixel) {

@@ -16,7 +16,16 @@ fn floats((bytes, shape): (Vec<u8>, Vec<usize>)) -> Array3<f32> {
 #[test]
 fn pixel_values_are_those_of_transformers() {
     let image = Image::open(&picture("rgb.png")).unwrap();
-    for name in ["vit", "vit-larger", "deit", "deit-padded", "as-it-is"] {
+    for name in [
+        "vit",
+        "vit-larger",
+        "vit-flatter",
+        "vit-wider",
+        "vit-as-much",
+        "deit",
+        "deit-padded",
+        "as-it-is",
+    ] {
         let text = std::fs::read_to_string(picture(&format!("{name}.json"))).unwrap();
         let processor = ImageProcessor::from_json(&text, name).unwrap();
         let (found, expected) =

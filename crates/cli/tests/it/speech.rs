@@ -273,6 +273,7 @@ fn subtitles_are_laid_out_by_words() {
         (&["--format", "all"][..], "name their folder with --output-dir"),
         (&["--word-timestamps", "--highlight-words"], "need --format srt, vtt or all"),
         (&["--clip-timestamps", "3,1"], "--clip-timestamps: expected times in order"),
+        (&["--clip-timestamps", "900"], "the first clip begins at 900 s"),
     ] {
         let refused = transcribe(options).failed(1);
         assert!(refused.contains(message), "{refused}");

@@ -453,7 +453,7 @@ impl Run<'_> {
         // All earlier tokens, and where the prompt of the next window begins among them.
         let (mut written, mut since) = (initial_prompt.clone(), 0);
         let mut last_speech = 0.0;
-        let mut clips = self.clips().into_iter();
+        let mut clips = self.clips()?.into_iter();
         let mut end = 0;
         loop {
             if seek >= end {
@@ -462,7 +462,9 @@ impl Run<'_> {
                 continue;
             }
             let len = self.frames.window().min(end - seek);
-            let is_cut = options.semantics == Semantics::OpenAi || options.short_windows;
+            let is_cut = options.semantics == Semantics::OpenAi
+                || options.short_windows
+                || end < self.frames.n_heard();
             let size = if is_cut { len } else { self.frames.window() };
             let features = self.frames.windows(&[(seek, size)])?;
             let mut previous = written[since..].to_vec();
@@ -534,14 +536,21 @@ impl Run<'_> {
     }
 
     /// The first frames and ends of the clips that are transcribed.
-    fn clips(&self) -> Vec<(usize, usize)> {
-        let all = self.frames.n_heard();
+    fn clips(&self) -> Result<Vec<(usize, usize)>> {
+        let (all, times) = (self.frames.n_heard(), &self.transcriber.options.clip_timestamps);
         let frame = |seconds: &f64| ((seconds / self.frames.seconds(1)).round() as usize).min(all);
-        let times: Vec<_> = self.transcriber.options.clip_timestamps.iter().map(frame).collect();
-        if times.is_empty() {
-            return vec![(0, all)];
+        match times.first() {
+            None => return Ok(vec![(0, all)]),
+            Some(first) if frame(first) == all => {
+                return Err(Error::input(format!(
+                    "clip_timestamps: the first clip begins at {first} s, expected a time before the end of the audio, {:.2} s",
+                    self.found.duration
+                )));
+            }
+            Some(_) => {}
         }
-        times.chunks(2).map(|clip| (clip[0], clip.get(1).copied().unwrap_or(all))).collect()
+        let clips = times.chunks(2);
+        Ok(clips.map(|clip| (frame(&clip[0]), clip.get(1).map_or(all, frame))).collect())
     }
 
     fn cut(&self, text: &WindowText) -> Cuts {
@@ -638,7 +647,7 @@ impl Run<'_> {
     fn in_batches(&mut self, decoder: &mut dyn Decoder, speech: &Speech) -> Result<()> {
         let Transcriber { options, initial_prompt, .. } = self.transcriber;
         let mut waiting: VecDeque<(usize, usize)> =
-            speech.windows(self.frames.window(), &self.clips()).into();
+            speech.windows(self.frames.window(), &self.clips()?).into();
         // Segments by their window, until no window before it waits.
         let mut done: BTreeMap<usize, (Vec<Segment>, usize)> = BTreeMap::new();
         let (mut number, mut last_speech) = (0, 0.0);

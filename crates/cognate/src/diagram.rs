@@ -27,6 +27,10 @@ pub fn sizes(graph: &Graph, given: &[(String, usize)]) -> Result<Vec<(Symbol, us
     {
         return Err(format!("{} has no {name}; expected one of {}", graph.name(), named()));
     }
+    let twice = |at: &usize| given[..*at].iter().any(|(name, _)| *name == given[*at].0);
+    if let Some(at) = (1..given.len()).find(twice) {
+        return Err(format!("{} occurs twice", given[at].0));
+    }
     let has_past = symbols.iter().any(|symbol| symbol.to_string() == "past");
     let size = |symbol: &Symbol| {
         let name = symbol.to_string();

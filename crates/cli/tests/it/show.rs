@@ -42,6 +42,8 @@ fn an_encoder_alone() {
     }
     let sizes = run(&["show", "preset:tiny", "--sizes", "src=3"]).failed(1);
     assert_snapshot!(sizes, @"cognate: error: --sizes: only FLOPs depend on sizes; expected --html or --format with it");
+    let twice = ["show", "preset:tiny", "--format", "dot", "--sizes", "src=3,src=4"];
+    assert_snapshot!(run(&twice).failed(1), @"cognate: error: --sizes: src occurs twice");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use cognate_export::PartialFile;
 use std::fs::{self, Metadata, OpenOptions};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The format of an output file: `given`, else that of its ending, or `standard` for standard
 /// output.
@@ -102,7 +102,29 @@ fn is_same(_: &Metadata, _: &Metadata) -> bool {
     false
 }
 
-/// Writes the file, or `standard` if it is `-`. An existing file is kept until the new one is
+/// Whether a path is that of standard output: `-`, or the file that it is redirected to, which is
+/// not replaced behind it.
+pub(crate) fn is_standard(path: &Path) -> bool {
+    let there = || {
+        let [standard, named] =
+            [Path::new("/dev/stdout"), path].map(|path| fs::metadata(path).ok());
+        Some(is_same(&standard?, &named?))
+    };
+    path == Path::new("-") || there() == Some(true)
+}
+
+/// The path that a link leads to, which is written in its place, or the path itself.
+pub(crate) fn target(path: &Path) -> PathBuf {
+    let mut target = path.to_path_buf();
+    // The system follows no more links either.
+    for _ in 0..40 {
+        let Ok(next) = fs::read_link(&target) else { break };
+        target = target.parent().unwrap_or(Path::new("")).join(next);
+    }
+    target.canonicalize().unwrap_or(target)
+}
+
+/// Writes the file, or `standard` if it is [standard output](is_standard). An existing file is kept until the new one is
 /// complete.
 pub(crate) fn write(
     option: &str,
@@ -110,14 +132,13 @@ pub(crate) fn write(
     bytes: &[u8],
     standard: &mut dyn Write,
 ) -> Result<()> {
-    if path == Path::new("-") {
+    if is_standard(path) {
         return standard
             .write_all(bytes)
             .and_then(|()| standard.flush())
             .context(messages::UNWRITTEN);
     }
-    // A link's target is replaced, not the link.
-    let target = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let target = target(path);
     let is_device = fs::metadata(&target).is_ok_and(|metadata| !metadata.is_file());
     let write = || match is_device {
         true => OpenOptions::new().write(true).open(&target)?.write_all(bytes),

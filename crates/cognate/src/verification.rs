@@ -64,11 +64,13 @@ pub fn verify(
     }
     Manifest::check(folder)?;
     let mut manifest = Manifest::read(folder)?;
-    let verified = run(folder, manifest.as_ref(), options, progress)?;
+    let mut verified = run(folder, manifest.as_ref(), options, progress)?;
     options.cancellation.check()?;
     if let Some(manifest) = &mut manifest {
         store(manifest, &verified.report);
-        manifest.write(folder)?;
+        if let Err(error) = manifest.write(folder) {
+            verified.notices.push(Notice::ReportNotStored { reason: error.to_string() });
+        }
     }
     Ok(verified)
 }

@@ -90,7 +90,7 @@ pub(crate) enum Problem {
     Exists { path: PathBuf },
     #[error("{}: {message}", path.display())]
     NoFolder { path: PathBuf, message: &'static str },
-    #[error("{}: contains {}, which this export does not write; only earlier exports are replaced", path.display(), some_of(names))]
+    #[error("{}: contains {}; only earlier exports are replaced", path.display(), some_of(names))]
     Foreign { path: PathBuf, names: Vec<String> },
     #[error("{}: is not a regular file and is not replaced", path.display())]
     NoFile { path: PathBuf },

@@ -19,7 +19,8 @@ pub enum Existing {
     /// Fail, and keep it.
     Refuse,
     /// Replace it if it is empty or contains only files with the names now written, those of
-    /// [`Folder::replaces`], and other `.onnx` and `.onnx_data` files.
+    /// [`Folder::replaces`], and other `.onnx` and `.onnx_data` files. Graphs replace only a folder
+    /// with graphs.
     Replace,
 }
 
@@ -235,7 +236,8 @@ impl Folder {
         if self.existing == Existing::Refuse {
             return Err(Problem::Exists { path: path.clone() }.into());
         }
-        let mut foreign = BTreeSet::new();
+        let is_graph = |name: &str| name.ends_with(".onnx");
+        let (mut foreign, mut ours) = (BTreeSet::new(), BTreeSet::new());
         for folder in [""].into_iter().chain(SUBFOLDERS).filter(|folder| path.join(folder).is_dir())
         {
             for entry in entries(&path.join(folder))? {
@@ -243,10 +245,17 @@ impl Folder {
                 let name = if folder.is_empty() { name } else { format!("{folder}/{name}") };
                 let is_subfolder = entry.file_type().context("read the folder", path)?.is_dir()
                     && SUBFOLDERS.contains(&name.as_str());
-                if !is_subfolder && !self.is_ours(&entry, &name)? {
-                    foreign.insert(name);
+                if is_subfolder {
+                    continue;
                 }
+                let names = if self.is_ours(&entry, &name)? { &mut ours } else { &mut foreign };
+                names.insert(name);
             }
+        }
+        // A tokenizer and a configuration alone are somebody's own.
+        let writes_graphs = self.report.files.iter().any(|(name, _)| is_graph(name));
+        if writes_graphs && !ours.iter().any(|name| is_graph(name)) {
+            foreign.append(&mut ours);
         }
         if foreign.is_empty() {
             Ok(())
@@ -451,5 +460,13 @@ mod tests {
             folder.commit_by(|_, _| Err(io::ErrorKind::PermissionDenied.into())).unwrap_err();
         assert!(error.to_string().contains("cannot write"), "{error}");
         assert_eq!((names(parent.path()), names(&out)), (vec!["out".into()], Vec::<String>::new()));
+        // Nor do graphs replace a folder without graphs, whatever its files are called.
+        fs::write(out.join("config.json"), "{}").unwrap();
+        let mut folder = Folder::create(&out, Existing::Replace).unwrap();
+        folder.write("new.onnx", b"new").unwrap();
+        folder.write("config.json", b"{}").unwrap();
+        let error = folder.commit().unwrap_err().to_string();
+        assert!(error.contains("contains config.json"), "{error}");
+        assert_eq!(names(&out), ["config.json"]);
     }
 }

@@ -215,13 +215,16 @@ pub struct PartialFile {
     file: File,
     partial: PathBuf,
     path: PathBuf,
+    /// Those of the file that is replaced.
+    permissions: Option<fs::Permissions>,
 }
 
 impl PartialFile {
-    /// Creates an empty file that will become `path`; `None` if another process writes it.
+    /// Creates an empty file that will become `path`; `None` if another process writes it. A file
+    /// that it replaces keeps its permissions.
     ///
     /// # Errors
-    /// On errors of the system.
+    /// If the file that it replaces is write-protected, and on errors of the system.
     pub fn create(path: &Path) -> io::Result<Option<Self>> {
         Self::open(path, |file| match file.try_lock() {
             Err(TryLockError::WouldBlock) => false,
@@ -244,6 +247,11 @@ impl PartialFile {
     }
 
     fn open(path: &Path, lock: impl Fn(&File) -> bool) -> io::Result<Option<Self>> {
+        let permissions = match OpenOptions::new().write(true).open(path) {
+            Ok(replaced) => Some(replaced.metadata()?.permissions()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
         let mut name = OsString::from(".");
         name.push(
             path.file_name().ok_or_else(|| io::Error::other("expected a path with a file name"))?,
@@ -258,8 +266,12 @@ impl PartialFile {
                     partial.display()
                 )));
             }
-            let file =
-                OpenOptions::new().write(true).create(true).truncate(false).open(&partial)?;
+            let file = OpenOptions::new().write(true).create(true).truncate(false).open(&partial);
+            let file = file.map_err(|error| {
+                let folder = partial.parent().unwrap_or(Path::new("."));
+                let message = format!("new file in {}: {error}", folder.display());
+                io::Error::new(error.kind(), message)
+            })?;
             if !lock(&file) {
                 return Ok(None);
             }
@@ -268,7 +280,7 @@ impl PartialFile {
             if is_at(&file, &partial) {
                 hold(&partial);
                 file.set_len(0)?;
-                return Ok(Some(Self { file, partial, path: path.to_owned() }));
+                return Ok(Some(Self { file, partial, path: path.to_owned(), permissions }));
             }
         }
     }
@@ -278,6 +290,9 @@ impl PartialFile {
     /// # Errors
     /// On errors of the system; an existing file is then unchanged.
     pub fn commit(self) -> io::Result<()> {
+        if let Some(permissions) = &self.permissions {
+            self.file.set_permissions(permissions.clone())?;
+        }
         self.file.sync_all()?;
         let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         fs::rename(&self.partial, &self.path)?;
@@ -428,6 +443,7 @@ pub(crate) mod tests {
     #[cfg(unix)]
     #[test]
     fn a_file_has_one_writer_and_writes_over_what_was_left() {
+        use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("text");
         fs::write(folder.path().join(".text.cognate-partial"), "left by another, and longer")
@@ -443,5 +459,9 @@ pub(crate) mod tests {
         );
         drop(PartialFile::create(&path).unwrap().unwrap());
         assert_eq!(names(folder.path()), ["text"]);
+        // A file that is replaced keeps its permissions.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        PartialFile::create(&path).unwrap().unwrap().commit().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 }

@@ -53,6 +53,7 @@ impl ModelSource {
                 "not a regular file; expected the folder of a checkpoint ({CHECKPOINT}) or of an export ({EXPORT})"
             ));
         }
+        path.read_dir().at(path, "read")?;
         let has_graphs = find_layout(path).is_some() || optimum(path).is_some();
         let weights = weights_file(path);
         // Graphs that another program wrote beside a checkpoint are not used.

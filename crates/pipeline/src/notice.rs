@@ -49,6 +49,11 @@ pub enum Notice {
         /// The engine's name.
         engine: &'static str,
     },
+    /// The report of a verification cannot be stored.
+    ReportNotStored {
+        /// The reason.
+        reason: String,
+    },
     /// The graphs of an export in place do not output attention weights, and its checkpoint is
     /// exported again.
     ExportedAgain {
@@ -103,6 +108,9 @@ impl fmt::Display for Notice {
             }
             Notice::OneThread { engine } => {
                 write!(f, "--threads: {engine} uses one thread; only ort uses several")
+            }
+            Notice::ReportNotStored { reason } => {
+                write!(f, "the report of the verification is not stored: {reason}")
             }
             Notice::ExportedAgain { folder } => write!(
                 f,

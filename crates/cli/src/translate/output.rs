@@ -34,13 +34,12 @@ impl<'o> Output<'o> {
         inputs: &[(&str, Metadata)],
         standard: &'o mut dyn Write,
     ) -> Result<Self> {
-        let Some(named) = path.filter(|path| *path != Path::new("-")) else {
+        let Some(named) = path.filter(|path| !whole_file::is_standard(path)) else {
             return Ok(Self::Standard(standard));
         };
         let shown = named.display();
         let unwritable = || format!("--output: {shown}: cannot be written");
-        // A link's target is replaced, not the link.
-        let path = named.canonicalize().unwrap_or_else(|_| named.to_path_buf());
+        let path = whole_file::target(named);
         whole_file::check("--output", named)?;
         match fs::metadata(&path) {
             Ok(metadata) if !metadata.is_file() => {

@@ -1,10 +1,11 @@
 //! What is stopped before it does harm: weights that are no numbers, and files that are no files.
 
 use crate::{checkpoint, cognate, ended, run, with_dir};
-use cognate_testing::golden;
+use cognate_testing::{bundled_checkpoint, golden};
 use insta::assert_snapshot;
 use safetensors::SafeTensors;
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 /// A golden model, of which one value of a tensor is changed.
@@ -148,4 +149,36 @@ fn pipes_and_devices_are_not_waited_for() {
     assert_snapshot!(error_with("config.json", pipe), @"cognate: error: DIR/config.json: cannot be read: expected a regular file, found a pipe or device");
     assert_snapshot!(error_with("tokenizer.json", device), @"cognate: error: DIR/tokenizer.json: cannot read: expected a regular file, found a pipe or device");
     assert_snapshot!(error_with("model.safetensors", pipe), @"cognate: error: DIR/model.safetensors: expected a regular file, found a pipe or device");
+}
+
+/// A file that is replaced is the same to others; links and standard output are followed.
+#[cfg(unix)]
+#[test]
+fn outputs_keep_their_places_and_permissions() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let [secret, link, target, all] = ["secret", "link", "target", "all"].map(path);
+    let model = bundled_checkpoint();
+    let translate = |out: &Path| {
+        let [model, out] = [&model, out].map(|path| path.to_str().unwrap());
+        cognate(&["translate", "--model", model, "--engine", "tract", "--output", out, "A dog."])
+    };
+    fs::write(&secret, "").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    symlink("target", &link).unwrap();
+    for (out, written) in [(&secret, &secret), (&link, &target)] {
+        ended(&mut translate(out)).ok();
+        assert_eq!(fs::read_to_string(written).unwrap(), "Ein Hund.\n");
+    }
+    assert_eq!(fs::metadata(&secret).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    if Path::new("/dev/stdout").exists() {
+        let mut file = fs::File::create(&all).unwrap();
+        writeln!(file, "before").unwrap();
+        let standard = file.try_clone().unwrap();
+        assert!(translate(Path::new("/dev/stdout")).stdout(standard).status().unwrap().success());
+        writeln!(file, "after").unwrap();
+        assert_eq!(fs::read_to_string(&all).unwrap(), "before\nEin Hund.\nafter\n");
+    }
 }

@@ -73,7 +73,7 @@ fn the_layout_of_hugging_face_is_a_folder_that_is_complete() {
 
     // A file that is not ours stays, wherever it is.
     fs::write(path.join("onnx/notes.txt"), "mine").unwrap();
-    assert_snapshot!(with_dir(&exported().failed(1), folder.path()), @"cognate: error: DIR/out: contains onnx/notes.txt, which this export does not write; only earlier exports are replaced");
+    assert_snapshot!(with_dir(&exported().failed(1), folder.path()), @"cognate: error: DIR/out: contains onnx/notes.txt; only earlier exports are replaced");
 }
 
 #[test]
@@ -530,6 +530,6 @@ fn the_layout_triton_is_a_model_repository() {
     again().ok();
     again().ok();
     fs::write(path.join("translate/1/notes.txt"), "mine").unwrap();
-    assert_snapshot!(with_dir(&again().failed(1), folder.path()), @"cognate: error: DIR/models: contains translate/1/notes.txt, which this export does not write; only earlier exports are replaced");
+    assert_snapshot!(with_dir(&again().failed(1), folder.path()), @"cognate: error: DIR/models: contains translate/1/notes.txt; only earlier exports are replaced");
     assert_snapshot!(run(&["export", bundled, out, "--layout", "triton", "--target", "ort", "--force"]).failed(1), @"cognate: error: --target: ort has a layout of its own; leave out layout triton");
 }

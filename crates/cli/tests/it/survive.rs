@@ -406,8 +406,9 @@ fn a_folder_that_may_not_be_written_is_told() {
     ])
     .failed(1);
     assert!(
-        with_dir(&error, folder.path())
-            .contains("--output: DIR/text.de: cannot be written: Permission denied"),
+        with_dir(&error, folder.path()).contains(
+            "--output: DIR/text.de: cannot be written: new file in DIR: Permission denied"
+        ),
         "{error}"
     );
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();

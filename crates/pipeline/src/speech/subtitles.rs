@@ -53,7 +53,7 @@ impl Subtitles {
             self.options;
         let ends_with_segments = max_line_width.is_none() || max_line_count.is_none();
         let mut cues = Vec::new();
-        for part in words.chunks(max_words_per_line.unwrap_or(usize::MAX)) {
+        for part in words.chunks(max_words_per_line.map_or(usize::MAX, |most| most.max(1))) {
             for word in part {
                 let pause = word.start - self.last.unwrap_or(word.start);
                 let is_late = !ends_with_segments && pause > LONG_PAUSE;

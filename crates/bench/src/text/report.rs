@@ -130,9 +130,10 @@ impl Report {
     /// All tables.
     fn text(&self) -> String {
         let mut text = format!(
-            "### {}\n\n{} rounds, {} lines.{}\n\n{}",
+            "### {}\n\n{} round{}, {} lines.{}\n\n{}",
             self.model.title(),
             self.rounds,
+            if self.rounds == 1 { "" } else { "s" },
             self.lines,
             self.lengths(),
             self.missed()

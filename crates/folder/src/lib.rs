@@ -10,6 +10,7 @@ mod graphs;
 mod hash;
 mod manifest;
 mod precision;
+mod processor;
 mod sentence_settings;
 mod source;
 mod tokenizer;
@@ -29,11 +30,10 @@ pub use manifest::{
     StepsReport, VectorComparison, VectorsReport, Verification, WeightHashes,
 };
 pub use precision::Precision;
+pub use processor::{PROCESSOR, ProcessorSettings};
 pub use sentence_settings::{Pooling, SentenceSettings};
 pub use source::{ModelSource, folder_name};
-pub use tokenizer::{
-    PREPROCESSOR_CONFIG, PROCESSOR, copy_tokenizer, has_tokenizer, tokenizer_bytes,
-};
+pub use tokenizer::{copy_tokenizer, has_tokenizer, tokenizer_bytes};
 pub use triton::{TRITON_FILES, write_repository};
 pub use write::{
     GENERATE_BESIDE, GENERATE_TEXT, GENERATED, WEIGHTS, config_json, f32_programs, write_beside,

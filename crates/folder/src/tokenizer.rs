@@ -1,6 +1,6 @@
 //! The tokenizer files of a folder.
 
-use crate::Result;
+use crate::{PROCESSOR, Result};
 use cognate_export::Folder;
 use cognate_text::Tokenizer;
 use std::path::Path;
@@ -18,13 +18,6 @@ pub fn tokenizer_bytes(folder: &Path) -> u64 {
         .map(|metadata| metadata.len())
         .sum()
 }
-
-/// The settings of what stands beside or before a tokenizer: the features of audio, the spellings
-/// of Whisper's normaliser.
-pub const PROCESSOR: [&str; 3] = [PREPROCESSOR_CONFIG, "processor_config.json", "normalizer.json"];
-
-/// The settings of features.
-pub const PREPROCESSOR_CONFIG: &str = "preprocessor_config.json";
 
 /// Copies the files of a checkpoint's tokenizer and processor except those in `except`.
 ///

@@ -66,8 +66,18 @@ impl ImageProcessor {
         let settings: Settings =
             serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
         let kind = match settings.image_processor_type.as_deref() {
-            Some("ViTImageProcessor" | "ViTImageProcessorFast" | "ViTFeatureExtractor") => VIT,
-            Some("DeiTImageProcessor" | "DeiTImageProcessorFast" | "DeiTFeatureExtractor") => DEIT,
+            Some(
+                "ViTImageProcessor"
+                | "ViTImageProcessorFast"
+                | "ViTImageProcessorPil"
+                | "ViTFeatureExtractor",
+            ) => VIT,
+            Some(
+                "DeiTImageProcessor"
+                | "DeiTImageProcessorFast"
+                | "DeiTImageProcessorPil"
+                | "DeiTFeatureExtractor",
+            ) => DEIT,
             // Early files do not name their processor.
             None if settings.do_center_crop.is_none() => VIT,
             None => DEIT,

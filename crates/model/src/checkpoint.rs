@@ -41,6 +41,11 @@ impl Checkpoint {
         naming.stored_names(path).iter().any(|name| self.tensors.contains_key(name))
     }
 
+    /// Whether a tensor of this name is stored.
+    pub(crate) fn stores(&self, name: &str) -> bool {
+        self.tensors.contains_key(name)
+    }
+
     /// Returns a recipe for each parameter of `graph`, stored or one of `generated`, and the names
     /// of the unused tensors.
     ///

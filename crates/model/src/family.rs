@@ -13,6 +13,7 @@ mod gpt;
 mod names;
 mod pair;
 mod render;
+mod rotary;
 mod t5;
 mod vit;
 mod whisper;
@@ -284,6 +285,27 @@ pub(crate) fn encoder_alone(text: &str) -> Result<String, Error> {
     object.insert("architectures".into(), vec![class].into());
     object.insert("is_encoder_decoder".into(), false.into());
     Ok(format!("{:#}\n", Value::Object(object)))
+}
+
+/// The `config.json` of a model whose `lm_head` is stored, if the file says that it is tied.
+/// transformers 5 writes this for every T5, saves no tensor twice, and does not tie what is stored.
+///
+/// # Errors
+/// If the text is not the `config.json` of a supported family.
+pub(crate) fn untied(text: &str) -> Result<Option<String>, Error> {
+    let mut object = object(text)?;
+    let (.., family) = family(&object).map_err(wrong)?;
+    let version = object.get("transformers_version").and_then(Value::as_str).map_or(0, major);
+    if !matches!(family, Family::Gpt(_) | Family::T5(_)) || version < 5 {
+        return Ok(None);
+    }
+    object.insert("tie_word_embeddings".into(), false.into());
+    Ok(Some(format!("{:#}\n", Value::Object(object))))
+}
+
+/// The first number of a version; 0 if there is none.
+fn major(version: &str) -> u32 {
+    version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0)
 }
 
 fn wrong(message: String) -> Error {

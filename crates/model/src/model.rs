@@ -109,6 +109,9 @@ impl Preset {
 /// The parameter that is absent in checkpoints without a pooler.
 const POOLER: &str = "pooler.weight";
 
+/// The tensor that is absent in checkpoints with a tied output projection.
+const OUTPUT: &str = "lm_head.weight";
+
 impl Model {
     /// A preset with initial weights that depend only on `seed`.
     ///
@@ -158,8 +161,8 @@ impl Model {
         Ok(Self { config_json, config, weights })
     }
 
-    /// Maps a checkpoint as written by `save_pretrained`: a folder with `config.json` and
-    /// `model.safetensors`, or several files with `model.safetensors.index.json`.
+    /// Maps a checkpoint as written by `save_pretrained` of transformers 4 or 5: a folder with
+    /// `config.json` and `model.safetensors`, or several files with `model.safetensors.index.json`.
     ///
     /// # Errors
     /// If a file is missing or malformed, a setting is not supported, or the weights do not
@@ -193,11 +196,19 @@ impl Model {
     ) -> Result<(Self, Vec<String>), Error> {
         let path = folder.join("config.json");
         let text = read_text(&path).map_err(|error| Error::file(&path, &error))?;
-        let config_json = adjust(text).map_err(|error| error.within(folder))?;
-        let (family, mut config) =
-            family::parse(&config_json).map_err(|error| error.within(folder))?;
+        let within = |error: Error| error.within(folder);
+        let mut config_json = adjust(text).map_err(within)?;
+        let (mut family, mut config) = family::parse(&config_json).map_err(within)?;
         // Reports missing or malformed files before any graph is built.
         let checkpoint = Checkpoint::open(folder)?;
+        if config.output == OutputProjection::Tied
+            && config.require_decoder().is_ok()
+            && checkpoint.stores(OUTPUT)
+            && let Some(untied) = family::untied(&config_json).map_err(within)?
+        {
+            (family, config) = family::parse(&untied).map_err(within)?;
+            config_json = untied;
+        }
         if !checkpoint.holds(&Naming { family, config: &config }, POOLER) {
             config.forget_pooler();
         }

@@ -1,9 +1,9 @@
 //! Images as the input of a model.
 
 use crate::error::{Cause, Error, Result};
-use cognate_folder::PREPROCESSOR_CONFIG;
+use cognate_folder::ProcessorSettings;
 use cognate_images::{Image, ImageProcessor};
-use cognate_model::{Patches, read_text};
+use cognate_model::Patches;
 use cognate_pictures::SourcePicture;
 use ndarray::{Array3, ArrayD, Axis, s};
 use std::path::Path;
@@ -22,12 +22,10 @@ pub(crate) struct ImageInput {
 }
 
 impl ImageInput {
-    /// Reads `preprocessor_config.json`.
+    /// Reads the settings of images.
     pub(crate) fn open(folder: &Path, patches: Patches) -> Result<Self> {
-        let path = folder.join(PREPROCESSOR_CONFIG);
-        let text = read_text(&path)
-            .map_err(|error| Cause::InFolder(format!("{}: {error}", path.display())))?;
-        let processor = ImageProcessor::from_json(&text, &path.display().to_string());
+        let ProcessorSettings { place, text } = ProcessorSettings::read(folder, "image_processor")?;
+        let processor = ImageProcessor::from_json(&text, &place);
         let processor = processor.map_err(|error| Cause::InFolder(error.to_string()))?;
         if patches.channels != 3 {
             let message = format!(
@@ -42,9 +40,8 @@ impl ImageInput {
         {
             let [patch_height, patch_width] = patches.patch;
             let message = format!(
-                "{}: its pictures of {height} x {width} pixels are not divisible into the patches of {patch_height} x {patch_width} \
-                 of config.json",
-                path.display()
+                "{place}: its pictures of {height} x {width} pixels are not divisible into the patches of {patch_height} x {patch_width} \
+                 of config.json"
             );
             return Err(Cause::InFolder(message).into());
         }

@@ -91,6 +91,33 @@ fn speech_model() -> (tempfile::TempDir, PathBuf, PathBuf) {
 }
 
 #[test]
+fn features_may_be_described_as_transformers_5_does() {
+    let (_folder, checkpoint, _) = speech_model();
+    let clip = testdata("audio/clip.wav");
+    let transcribe =
+        || run(&["transcribe", "--model", checkpoint.to_str().unwrap(), clip.to_str().unwrap()]);
+    let expected = transcribe().ok();
+    let [older, newer] =
+        ["preprocessor_config.json", "processor_config.json"].map(|name| checkpoint.join(name));
+    let features = fs::read_to_string(&older).unwrap();
+    fs::remove_file(&older).unwrap();
+    let all =
+        format!(r#"{{"feature_extractor": {features}, "processor_class": "WhisperProcessor"}}"#);
+    fs::write(&newer, all).unwrap();
+    assert_eq!(transcribe().ok(), expected);
+
+    fs::write(&newer, r#"{"feature_extractor": {"feature_size": 0}}"#).unwrap();
+    let refused = transcribe().failed(1);
+    assert!(
+        refused.contains("processor_config.json: feature_extractor: feature_size: expected 1 to"),
+        "{refused}"
+    );
+    fs::write(&newer, r#"{"processor_class": "WhisperProcessor"}"#).unwrap();
+    let refused = transcribe().failed(1);
+    assert!(refused.contains("preprocessor_config.json: missing"), "{refused}");
+}
+
+#[test]
 fn exports_read_short_windows_unless_their_frames_are_fixed() {
     const FRAMES: [&[u8]; 2] = [b"\x12\x052*src", b"\x08\xe4\x80\x80\x80\x80\x00"];
     let (_folder, checkpoint, out) = speech_model();

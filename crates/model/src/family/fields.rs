@@ -1,7 +1,7 @@
 //! Reads the fields of a `config.json` and collects all problems.
 
+use crate::Activation;
 use crate::config::StackNames;
-use crate::{Activation, RotaryScaling};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::cell::RefCell;
@@ -116,66 +116,6 @@ impl Fields {
         })
     }
 
-    /// The scaling of rotary angles in `rope_scaling`, for texts of up to `max_positions`.
-    pub(super) fn rotary_scaling(&self, max_positions: usize) -> RotaryScaling {
-        const FIELD: &str = "rope_scaling";
-        let Some(found) = self.present(FIELD) else { return RotaryScaling::None };
-        let number = |name: &str, default: Option<f64>| {
-            let number =
-                found.get(name).filter(|value| !value.is_null()).map_or(default, Value::as_f64);
-            number.filter(|number| number.is_finite() && *number > 0.0).unwrap_or_else(|| {
-                let value = found.get(name).unwrap_or(&Value::Null);
-                self.contradict(format!(
-                    "{FIELD}: {name}: expected a positive number, found {value}"
-                ));
-                1.0
-            })
-        };
-        let factor = || number("factor", None);
-        match found.get("rope_type").or_else(|| found.get("type")).and_then(Value::as_str) {
-            // Dynamic scaling starts only after the model's maximum number of positions.
-            Some("default" | "dynamic") => RotaryScaling::None,
-            Some("linear") => RotaryScaling::Linear { factor: factor() },
-            Some("llama3") => {
-                let [low, high] =
-                    ["low_freq_factor", "high_freq_factor"].map(|name| number(name, None));
-                if low >= high {
-                    self.contradict(format!("{FIELD}: expected low_freq_factor below high_freq_factor, found {low} and {high}"));
-                }
-                let positions = number("original_max_position_embeddings", None);
-                RotaryScaling::Llama3 { factor: factor(), low, high, positions }
-            }
-            Some("yarn") => {
-                let grown = |scale: f64| {
-                    if factor() <= 1.0 { 1.0 } else { 0.1 * scale * factor().ln() + 1.0 }
-                };
-                let implied = match ["mscale", "mscale_all_dim"].map(|name| {
-                    found.get(name).and_then(Value::as_f64).filter(|scale| *scale != 0.0)
-                }) {
-                    [Some(scale), Some(all)] => grown(scale) / grown(all),
-                    _ => grown(1.0),
-                };
-                RotaryScaling::Yarn {
-                    factor: factor(),
-                    magnitude: number("attention_factor", Some(implied)),
-                    fast: number("beta_fast", Some(32.0)),
-                    slow: number("beta_slow", Some(1.0)),
-                    positions: number(
-                        "original_max_position_embeddings",
-                        Some(max_positions as f64),
-                    ),
-                    rounded: found.get("truncate").is_none_or(|truncate| *truncate != false),
-                }
-            }
-            _ => {
-                self.refuse(format!(
-                    "{FIELD} {found} is not supported; expected null, or a rope_type of default, linear, dynamic, llama3, yarn"
-                ));
-                RotaryScaling::None
-            }
-        }
-    }
-
     /// A height and width, or one number for both.
     pub(super) fn sides(&self, field: &str, default: usize) -> [usize; 2] {
         let size = |value: &Value| value.as_u64().and_then(|size| usize::try_from(size).ok());
@@ -219,6 +159,11 @@ impl Fields {
     pub(super) fn is_encoder_alone(&self) -> bool {
         self.architecture()
             .is_some_and(|class| class.trim_end_matches("Model").ends_with("Encoder"))
+    }
+
+    /// The major version of transformers that wrote the file; 0 if it does not say.
+    pub(super) fn transformers(&self) -> u32 {
+        self.text("transformers_version").map_or(0, super::major)
     }
 
     /// The number of a classifier's classes; the default is 2.
@@ -327,7 +272,7 @@ impl Fields {
         converted
     }
 
-    fn present(&self, field: &str) -> Option<&Value> {
+    pub(super) fn present(&self, field: &str) -> Option<&Value> {
         if !self.read.borrow().contains(field) {
             self.read.borrow_mut().insert(field.into());
         }

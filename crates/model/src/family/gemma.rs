@@ -33,8 +33,9 @@ pub(super) fn join(
     fields.refuse_other("tie_encoder_decoder", false);
     let output = match (fields.flag("tie_word_embeddings", true), decoder.output) {
         (true, _) => OutputProjection::Tied,
-        // transformers ties the output to the first table that it finds.
-        (false, OutputProjection::Tied) => OutputProjection::Source,
+        // transformers 4 ties the output to the first table that it finds.
+        (false, OutputProjection::Tied) if fields.transformers() < 5 => OutputProjection::Source,
+        (false, _) if fields.transformers() >= 5 => OutputProjection::Own,
         (false, output) => output,
     };
     if output == OutputProjection::Source && encoder.d_model != decoder.d_model {

@@ -1,6 +1,7 @@
 //! `config.json` and tensor names of the decoder-only families.
 
 use super::fields::Fields;
+use super::rotary::rotary;
 use super::{Family, Gpt};
 use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
@@ -63,7 +64,9 @@ pub(super) fn config(family: Gpt, class: &str, fields: &Fields) -> Config {
         },
     };
     let max_positions = fields.size(names.positions);
-    let choices = choices(family, decoder.n_layers, [d_model, max_positions], fields);
+    let choices = choices(family, decoder.n_layers, d_model, fields);
+    let (rotary_base, rotary_scaling) =
+        if is_llama { rotary(fields, max_positions) } else { (ROTARY_BASE, RotaryScaling::None) };
     let [epsilon, field, activation] = match family {
         Gpt::Gemma => ["rms_norm_eps", "hidden_act", "gelu_pytorch_tanh"],
         Gpt::Gemma2 => ["rms_norm_eps", "hidden_activation", "gelu_pytorch_tanh"],
@@ -98,8 +101,8 @@ pub(super) fn config(family: Gpt, class: &str, fields: &Fields) -> Config {
         score_width: choices.score_width,
         caps: choices.caps,
         positions: choices.positions,
-        rotary_base: fields.positive("rope_theta", ROTARY_BASE),
-        rotary_scaling: choices.rotary_scaling,
+        rotary_base,
+        rotary_scaling,
         table_width: choices.table_width,
         windows: choices.windows,
         norm: if is_llama { Norm::Rms } else { Norm::Layer },
@@ -133,17 +136,11 @@ struct Choices {
     caps: Caps,
     biases: Biases,
     positions: Positions,
-    rotary_scaling: RotaryScaling,
     table_width: Option<usize>,
     windows: Vec<Option<usize>>,
 }
 
-fn choices(
-    family: Gpt,
-    n_layers: usize,
-    [d_model, max_positions]: [usize; 2],
-    fields: &Fields,
-) -> Choices {
+fn choices(family: Gpt, n_layers: usize, d_model: usize, fields: &Fields) -> Choices {
     let (placement, score, positions) =
         (NormPlacement::Pre, AttentionScore::ScaledDot, Positions::Rotary);
     let mut choices = Choices {
@@ -153,12 +150,12 @@ fn choices(
         caps: Caps::default(),
         biases: Biases::None,
         positions,
-        rotary_scaling: RotaryScaling::None,
         table_width: None,
         windows: Vec::new(),
     };
     match family {
         Gpt::Gemma | Gpt::Gemma2 => {
+            fields.refuse_other("use_bidirectional_attention", false);
             if fields.flag("attention_bias", false) {
                 choices.biases = Biases::OnlyAttention;
             }
@@ -223,12 +220,6 @@ fn choices(
                     });
             }
         }
-    }
-    choices.rotary_scaling = fields.rotary_scaling(max_positions);
-    if matches!(choices.rotary_scaling, RotaryScaling::Yarn { .. })
-        && fields.positive("rope_theta", ROTARY_BASE) <= 1.0
-    {
-        fields.contradict("rope_theta: expected more than 1 for rope_scaling yarn");
     }
     if choices.windows.contains(&Some(0)) {
         fields.contradict("sliding_window: expected at least 1, found 0");

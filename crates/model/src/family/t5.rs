@@ -27,6 +27,11 @@ pub(super) fn config(family: T5, fields: &Fields) -> Config {
     let encoder = Stack { n_layers, heads, key_heads: heads, d_k, d_ff };
     let n_layers = fields.optional_size("num_decoder_layers").unwrap_or(encoder.n_layers);
     let tied = fields.flag("tie_word_embeddings", family != T5::Mt5);
+    // transformers 5 writes for every model that it is tied, and scales no mT5.
+    let scaled = match family {
+        T5::Mt5 if fields.transformers() >= 5 => false,
+        _ => fields.flag("scale_decoder_outputs", tied),
+    };
     let (activation, gated) = feed_forward(family, fields);
     // Encoder-only models have no start token.
     let start = if family == T5::Original && !fields.is_encoder_alone() { None } else { Some(0) };
@@ -65,7 +70,7 @@ pub(super) fn config(family: T5, fields: &Fields) -> Config {
         token_types: TokenTypes::None,
         scale_embedding: false,
         output: if tied { OutputProjection::Tied } else { OutputProjection::Own },
-        scale_output: tied,
+        scale_output: scaled,
         output_bias: false,
         start_token: tokens[0],
         eos_token: tokens[1],

@@ -8,4 +8,5 @@ mod reading;
 mod refused;
 mod stored;
 mod text;
+mod transformers_5;
 mod written;

@@ -17,7 +17,7 @@ use crate::loaded::LoadedModel;
 use crate::notice::Notice;
 use cognate_audio::{AudioReader, Damage, FeatureExtractor};
 use cognate_export::read_model;
-use cognate_folder::{Configuration, ModelSource, PREPROCESSOR_CONFIG, optimum, read_if_there};
+use cognate_folder::{Configuration, ModelSource, ProcessorSettings, optimum};
 use cognate_generate::{Decoder, Sources};
 use cognate_model::{Attentions, Front, Layout, Names};
 use std::collections::{BTreeMap, VecDeque};
@@ -413,19 +413,12 @@ fn silero_in(folder: &Path) -> Option<PathBuf> {
 
 /// The extractor of a folder's features, which have to be those of the model.
 fn extractor(folder: &Path, n_mels: usize, positions: usize) -> Result<FeatureExtractor> {
-    let path = folder.join(PREPROCESSOR_CONFIG);
-    let text = read_if_there(&path)?.ok_or_else(|| {
-        Cause::InFolder(format!(
-            "{}: missing; copy it from the checkpoint: it describes the features of the audio",
-            path.display()
-        ))
-    })?;
-    let extractor = FeatureExtractor::from_json(&text, &path.display().to_string())?;
+    let ProcessorSettings { place, text } = ProcessorSettings::read(folder, "feature_extractor")?;
+    let extractor = FeatureExtractor::from_json(&text, &place)?;
     let found = [extractor.n_mels(), extractor.chunk() / extractor.hop()];
     if found != [n_mels, FRAMES_PER_STEP * positions] {
         let message = format!(
-            "{}: expected {n_mels} mels and {} frames, those of config.json, found {} and {}",
-            path.display(),
+            "{place}: expected {n_mels} mels and {} frames, those of config.json, found {} and {}",
             FRAMES_PER_STEP * positions,
             found[0],
             found[1]

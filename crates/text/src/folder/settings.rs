@@ -45,6 +45,7 @@ pub(crate) const MPNET_SPECIALS: [(&str, &str); 7] = [
 pub(crate) const NAMED: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 const ADDITIONAL: &str = "additional_special_tokens";
+const EXTRA: &str = "extra_special_tokens";
 
 const SPECIAL_TOKENS_MAP: &str = "Hugging Face's special_tokens_map.json";
 const ADDED_TOKENS: &str = "Hugging Face's added_tokens.json: an object of ids";
@@ -82,6 +83,12 @@ impl Settings {
         let config = folder.join("tokenizer_config.json");
         let file = config.display().to_string();
         let mut values = read_object(&config, TOKENIZER_CONFIG)?.unwrap_or_default();
+        // As transformers 5 names them; an object has tokens with names of their own.
+        if values.get(EXTRA).is_some_and(Value::is_array)
+            && let Some(tokens) = values.remove(EXTRA)
+        {
+            values.entry(ADDITIONAL).or_insert(tokens);
+        }
         let mut added = Vec::new();
         if let Some(tokens) = values.remove("added_tokens_decoder") {
             added = added_tokens(&file, &tokens)?;
@@ -116,7 +123,7 @@ impl Settings {
 
     /// Rejects unsupported settings that change ids.
     pub(crate) fn check_supported(&self) -> Result<()> {
-        for name in ["split_special_tokens", "extra_special_tokens", "sp_model_kwargs"] {
+        for name in ["split_special_tokens", EXTRA, "sp_model_kwargs"] {
             match self.values.get(name) {
                 None | Some(Value::Null | Value::Bool(false)) => {}
                 Some(Value::Object(options)) if options.is_empty() => {}

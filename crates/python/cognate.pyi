@@ -12,7 +12,7 @@ else the built-in engine `tract`.
 
 from collections.abc import Iterator, Sequence
 from os import PathLike
-from typing import Any, Literal, TypedDict, TypeVar, overload
+from typing import Any, Literal, TypedDict, TypeVar, final, overload
 
 from typing_extensions import Unpack
 
@@ -45,7 +45,7 @@ class Loading(Languages, total=False):
     """File of a lexical shortlist: translations have only the tokens that it allows."""
 
 class Decoding(Languages, total=False):
-    """What is not given is as in the model's `generation_config.json`; names are transformers' or the command's."""
+    """What is not given, or None, is as in the model's `generation_config.json`; names are transformers' or the command's."""
 
     num_beams: int
     beams: int
@@ -86,6 +86,7 @@ class TranslatorOptions(Loading, Decoding, total=False):
     batch_size: int
     """Maximum number of texts of a batch; by default any."""
 
+@final
 class Hypothesis:
     """A translation."""
 
@@ -149,9 +150,10 @@ class Transcribing(TypedDict, total=False):
     patience: float
     length_penalty: float
     """Power of the length by which hypotheses of a window are compared; by default their mean log-probability decides."""
-    compression_ratio_threshold: float
-    logprob_threshold: float
-    no_speech_threshold: float
+    compression_ratio_threshold: float | None
+    """None switches a threshold off."""
+    logprob_threshold: float | None
+    no_speech_threshold: float | None
     condition_on_previous_text: bool
     initial_prompt: str
     carry_initial_prompt: bool
@@ -227,6 +229,7 @@ class Classifier:
     @property
     def engine(self) -> str: ...
 
+@final
 class Tokenizer:
     """The tokenizer of a model's folder; ids are those of transformers."""
 
@@ -266,7 +269,10 @@ def export(model: _Path, out: _Path, **options: Unpack[Exporting]) -> dict[str, 
     Returns the contents of `cognate.json`.
     """
 
-def verify(folder: _Path, checkpoint: _Path | None = None, **options: Unpack[Languages]) -> dict[str, Any]:
+class Verifying(Languages, total=False):
+    ignore_unused: bool
+
+def verify(folder: _Path, checkpoint: _Path | None = None, **options: Unpack[Verifying]) -> dict[str, Any]:
     """Compare an export with the f64 reference on every engine, and its files with their hashes.
 
     Returns the report, with `passed`, and in `damaged` the files that changed since the export.

@@ -26,7 +26,7 @@ pub(crate) struct Decoding {
     alignments: bool,
     /// Exponent of the length by which beam search divides log-probabilities; values above 0 favour
     /// long translations, values below 0 short ones
-    #[arg(long, value_name = "X", allow_negative_numbers = true, value_parser = finite)]
+    #[arg(long, value_name = "X", value_parser = finite)]
     length_penalty: Option<f32>,
     /// Stopping condition of beam search
     #[arg(long, value_name = "WHEN", value_parser = early_stopping())]

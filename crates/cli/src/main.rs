@@ -37,7 +37,7 @@ mod verify;
 mod whole_file;
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
@@ -113,7 +113,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(help) => return print(&help),
     };
@@ -157,6 +157,19 @@ impl Command {
             _ => false,
         }
     }
+}
+
+/// The command line. Negative numbers are values, which the options check.
+fn command_line() -> clap::Command {
+    let with_numbers = |argument: clap::Arg| {
+        let takes_values = argument.get_action().takes_values();
+        argument.allow_negative_numbers(takes_values)
+    };
+    Cli::command().mut_subcommands(|command| command.mut_args(with_numbers))
+}
+
+fn parse() -> Result<Cli, clap::Error> {
+    Cli::from_arg_matches(&command_line().try_get_matches()?)
 }
 
 fn run(command: &Command, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
@@ -208,10 +221,9 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command_line().debug_assert();
     }
 }

@@ -74,6 +74,12 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
             options.logs.len()
         );
     }
+    let is_repeated = |(index, name): (usize, &String)| options.names[..index].contains(name);
+    if let Some((_, name)) =
+        options.names.iter().enumerate().find(|(index, name)| is_repeated((*index, name)))
+    {
+        bail!("--names: {name} is given twice; expected a name of its own for each log");
+    }
     let runs = options.logs.iter().map(|log| Ok(read_log(log)?)).collect::<Result<Vec<_>>>()?;
     for (log, run) in options.logs.iter().zip(&runs) {
         if run.is_empty() {

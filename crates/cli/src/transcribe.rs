@@ -74,7 +74,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "X")]
     compression_ratio_threshold: Option<f32>,
     /// Reject a text with a lower mean log-probability
-    #[arg(long, value_name = "X", default_value = "-1", allow_negative_numbers = true)]
+    #[arg(long, value_name = "X", default_value = "-1")]
     logprob_threshold: f32,
     /// Skip a window with a rejected text as silence if the probability of no speech is higher
     #[arg(long, value_name = "X", default_value = "0.6")]
@@ -121,7 +121,7 @@ pub(crate) struct Options {
     hallucination_silence_threshold: Option<f64>,
     /// Times in seconds at which the clips to transcribe begin and end in turn, separated by commas
     /// [default: all audio]
-    #[arg(long, value_name = "TIMES", value_delimiter = ',')]
+    #[arg(long, value_name = "TIMES", value_delimiter = ',', allow_hyphen_values = true)]
     clip_timestamps: Vec<f64>,
     /// Pad audio by 2 s instead of to 30 s: faster for short audio, with other results
     #[arg(long)]

@@ -440,6 +440,10 @@ impl Export {
             );
             return Err(Error::wrong_option("block_size", message));
         }
+        if let Some(size) = self.block_size.filter(|size| !graphs::BLOCK_SIZES.contains(size)) {
+            let message = format!("expected 16, 32, 64 or 128, found {size}");
+            return Err(Error::wrong_option("block_size", message));
+        }
         let (why, other) = match self.precision {
             Precision::Int8Block | Precision::Int4 => {
                 ("only ONNX Runtime multiplies weights in blocks", Precision::Int8)

@@ -14,7 +14,7 @@ use cognate_model::{Layout, Model};
 use cognate_pipeline::{CancellationToken, Error, ErrorKind, Languages, Notice, Result};
 use cognate_runtime::{Device, Engine};
 use cognate_verify::{EncoderSubject, Subject, Tolerance, engines};
-use std::path::Path;
+use std::path::{MAIN_SEPARATOR, Path};
 
 /// Options of a verification.
 #[derive(Clone, Debug, Default)]
@@ -133,8 +133,10 @@ fn run(
         return Ok(Verified { report, notices, damaged });
     }
     let generation = read_if_there(&folder.join(GENERATION_CONFIG))?;
-    let mut settings =
-        Settings::from_json(model.config_json(), generation.as_deref(), model.config())?;
+    let settings = Settings::from_json(model.config_json(), generation.as_deref(), model.config());
+    let mut settings = settings.map_err(|error| {
+        Error::new(ErrorKind::Folder, format_args!("{}{MAIN_SEPARATOR}{error}", folder.display()))
+    })?;
     let encoded = sentences::encode(folder, model.config(), &options.languages, &mut settings)?;
     let (sentences, seed) = (encoded.verification, sentences::SEED);
     let sizes = manifest.and_then(|manifest| {

@@ -133,6 +133,37 @@ impl Default for Sampling {
     }
 }
 
+impl Sampling {
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// If one is outside its range.
+    pub fn check(&self) -> Result<()> {
+        check_factor("temperature", self.temperature)?;
+        let shares = [
+            ("top_p", self.top_p),
+            ("min_p", self.min_p),
+            ("typical_p", self.typical_p),
+            ("epsilon_cutoff", self.epsilon_cutoff),
+            ("eta_cutoff", self.eta_cutoff),
+        ];
+        match shares.into_iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
+            None => Ok(()),
+            Some((name, share)) => {
+                let message = format!("{name}: expected a number from 0 to 1, found {share}");
+                Err(Cause::Contradiction(message).into())
+            }
+        }
+    }
+}
+
+fn check_factor(name: &str, number: f32) -> Result<()> {
+    if FACTORS.contains(&number) {
+        return Ok(());
+    }
+    Err(Cause::Contradiction(format!("{name}: expected {A_FACTOR}, found {number}")).into())
+}
+
 /// The range of factors for which no score becomes infinite.
 pub(crate) const FACTORS: RangeInclusive<f32> = 1e-30..=1e30;
 pub(crate) const A_FACTOR: &str = "a number from 1e-30 to 1e30";
@@ -159,28 +190,14 @@ impl Settings {
             ("repetition_penalty", self.repetition_penalty),
             ("encoder_repetition_penalty", self.encoder_repetition_penalty),
         ];
-        let temperature = self.sampling.map(|sampling| ("temperature", sampling.temperature));
-        for (name, number) in numbers.into_iter().chain(temperature) {
-            if !FACTORS.contains(&number) {
-                return refuse(format!("{name}: expected {A_FACTOR}, found {number}"));
-            }
+        for (name, number) in numbers {
+            check_factor(name, number)?;
         }
-        let shares = self.sampling.into_iter().flat_map(|sampling| {
-            let Sampling { top_p, min_p, typical_p, epsilon_cutoff, eta_cutoff, .. } = sampling;
-            [
-                ("top_p", top_p),
-                ("min_p", min_p),
-                ("typical_p", typical_p),
-                ("epsilon_cutoff", epsilon_cutoff),
-                ("eta_cutoff", eta_cutoff),
-            ]
-        });
-        for (name, share) in shares {
-            if !(0.0..=1.0).contains(&share) {
-                return refuse(format!("{name}: expected a number from 0 to 1, found {share}"));
-            }
+        if !self.length_penalty.is_finite() {
+            let found = self.length_penalty;
+            return refuse(format!("length_penalty: expected a finite number, found {found}"));
         }
-        Ok(())
+        self.sampling.as_ref().map_or(Ok(()), Sampling::check)
     }
 
     /// The number of hypotheses that a sentence has while it is decoded.

@@ -105,7 +105,12 @@ impl Error {
             Cause::Busy { .. } => ErrorKind::Busy,
             Cause::TooLong { .. } => ErrorKind::TooLong,
             Cause::Other { kind, .. } => *kind,
-            Cause::Generate(_) | Cause::Runtime(_) | Cause::System { .. } => ErrorKind::Engine,
+            Cause::Generate(error) => match error.kind() {
+                cognate_generate::ErrorKind::Settings => ErrorKind::Options,
+                cognate_generate::ErrorKind::Source => ErrorKind::Input,
+                _ => ErrorKind::Engine,
+            },
+            Cause::Runtime(_) | Cause::System { .. } => ErrorKind::Engine,
         }
     }
 

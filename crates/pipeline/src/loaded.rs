@@ -343,6 +343,12 @@ impl LoadedModel {
         self.copies.next().iter().map(|graph| graph.clone().session()).collect()
     }
 
+    /// Whether the graphs give the weights of cross-attention.
+    pub(crate) fn gives_attentions(&self) -> bool {
+        let is_one = |name: &String| name.starts_with("cross_attentions");
+        self.sessions().iter().any(|session| session.outputs().iter().any(is_one))
+    }
+
     /// A decoder for one worker, with separate state and shared weights.
     ///
     /// # Errors

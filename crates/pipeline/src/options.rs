@@ -9,6 +9,7 @@ use cognate_text::Tokenizer;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
@@ -79,6 +80,9 @@ impl LoadOptions {
         Ok(())
     }
 }
+
+/// The maximum number of hypotheses of a sentence, whose caches take memory.
+const MOST_HYPOTHESES: usize = 256;
 
 /// The names of tokens for unknown words.
 pub(crate) const UNKNOWN: [&str; 3] = ["<unk>", "[UNK]", "__unk__"];
@@ -182,6 +186,26 @@ pub(crate) fn read_options<T: DeserializeOwned>(options: &Map<String, Value>) ->
     })
 }
 
+/// `options` over `earlier` ones, which they replace whichever of their names they have; `field` is
+/// the one of a field.
+pub(crate) fn options_over(
+    earlier: &Map<String, Value>,
+    options: &Map<String, Value>,
+    field: impl Fn(&str) -> &str,
+) -> Map<String, Value> {
+    let is_replaced = |name: &str| options.keys().any(|other| field(other) == field(name));
+    let kept = earlier.iter().filter(|(name, _)| !is_replaced(name));
+    kept.chain(options).map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Other names of options of decoding.
+const ALIASES: [(&str, &str); 3] =
+    [("num_beams", "beams"), ("num_return_sequences", "n_best"), ("do_sample", "sample")];
+
+fn field(name: &str) -> &str {
+    ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, field)| field)
+}
+
 impl DecodingOptions {
     /// Reads options by name: the fields' names, or transformers' (`num_beams`,
     /// `num_return_sequences`, `do_sample`).
@@ -197,7 +221,21 @@ impl DecodingOptions {
     /// # Errors
     /// If a name is unknown, or a value has another type; the error names it.
     pub fn from_json(options: &Map<String, Value>) -> Result<Self> {
-        read_options(options)
+        Self::from_json_over(&Map::new(), options)
+    }
+
+    /// As [`DecodingOptions::from_json`]; `options` replace `earlier` ones, whichever of their names
+    /// they have, and `null` restores the default.
+    ///
+    /// # Errors
+    /// As [`DecodingOptions::from_json`].
+    pub fn from_json_over(
+        earlier: &Map<String, Value>,
+        options: &Map<String, Value>,
+    ) -> Result<Self> {
+        let mut all = options_over(earlier, options, field);
+        all.retain(|_, value| !value.is_null());
+        read_options(&all)
     }
 
     /// Overrides the model's settings.
@@ -211,6 +249,9 @@ impl DecodingOptions {
         tokenizer: &Tokenizer,
     ) -> Result<Settings> {
         self.limit(&mut settings, config)?;
+        // What is wrong is refused also if it is not used.
+        let sampling = self.sampling(settings.sampling.unwrap_or_default());
+        sampling.check()?;
         if config.parts == Parts::Decoder {
             let has_prefix = self.target_prefix.as_ref().is_some_and(|prefix| !prefix.is_empty());
             let of_translations = [
@@ -227,17 +268,7 @@ impl DecodingOptions {
         }
         if self.sample {
             settings.num_beams = self.beams.map_or(1, NonZeroUsize::get);
-            let model = settings.sampling.unwrap_or_default();
-            settings.sampling = Some(Sampling {
-                temperature: self.temperature.unwrap_or(model.temperature),
-                top_k: self.top_k.unwrap_or(model.top_k),
-                top_p: self.top_p.unwrap_or(model.top_p),
-                min_p: self.min_p.unwrap_or(model.min_p),
-                typical_p: self.typical_p.unwrap_or(model.typical_p),
-                epsilon_cutoff: self.epsilon_cutoff.unwrap_or(model.epsilon_cutoff),
-                eta_cutoff: self.eta_cutoff.unwrap_or(model.eta_cutoff),
-                seed: self.seed.unwrap_or(model.seed),
-            });
+            settings.sampling = Some(sampling);
         } else if self.beams.is_some_and(|beams| beams.get() > 1) {
             settings.sampling = None;
         }
@@ -309,11 +340,29 @@ impl DecodingOptions {
             .find_map(|piece| tokenizer.target_id(piece))
             .filter(|_| self.disable_unk);
         settings.suppressed_tokens.extend(self.suppress_tokens.iter().copied().chain(unknown));
+        if settings.suppressed_tokens.iter().collect::<BTreeSet<_>>().len() >= config.vocab {
+            let message = format!("expected a token that is allowed, found all {}", config.vocab);
+            return Err(Error::wrong_option("suppress_tokens", message));
+        }
         settings.scores = self.scores;
         settings.alignment_layer =
             (self.alignments || self.replace_unknowns).then(|| alignment_layer(config));
         settings.check()?;
         Ok(settings)
+    }
+
+    /// Overrides the settings of sampling.
+    fn sampling(&self, model: Sampling) -> Sampling {
+        Sampling {
+            temperature: self.temperature.unwrap_or(model.temperature),
+            top_k: self.top_k.unwrap_or(model.top_k),
+            top_p: self.top_p.unwrap_or(model.top_p),
+            min_p: self.min_p.unwrap_or(model.min_p),
+            typical_p: self.typical_p.unwrap_or(model.typical_p),
+            epsilon_cutoff: self.epsilon_cutoff.unwrap_or(model.epsilon_cutoff),
+            eta_cutoff: self.eta_cutoff.unwrap_or(model.eta_cutoff),
+            seed: self.seed.unwrap_or(model.seed),
+        }
     }
 
     /// The settings of a translation to explain, without sampling; only beams and lengths are
@@ -331,6 +380,12 @@ impl DecodingOptions {
 
     /// Overrides the numbers of beams and tokens.
     fn limit(&self, settings: &mut Settings, config: &Config) -> Result<()> {
+        for (name, count) in [("beams", self.beams), ("n_best", self.n_best)] {
+            if let Some(count) = count.filter(|count| count.get() > MOST_HYPOTHESES) {
+                let message = format!("expected at most {MOST_HYPOTHESES}, found {count}");
+                return Err(Error::wrong_option(name, message));
+            }
+        }
         if let Some(beams) = self.beams {
             settings.num_beams = beams.get();
         }

@@ -111,6 +111,14 @@ impl Translator {
             tokens.map_or(BATCH_TOKENS, NonZeroUsize::get) / model.settings().n_hypotheses();
         let batch_limit =
             BatchLimit { tokens, sentences: size.map_or(usize::MAX, NonZeroUsize::get) };
+        if model.settings().alignment_layer.is_some() && !model.gives_attentions() {
+            let option = if decoding.alignments { "alignments" } else { "replace_unknowns" };
+            let message = format!(
+                "{} gives no attention weights, by which tokens are aligned; load an export with attentions, or a checkpoint with {option}",
+                model.source()
+            );
+            return Err(Error::wrong_option(option, message));
+        }
         let unknown = UNKNOWN.into_iter().find_map(|piece| model.tokenizer().id(piece));
         let replaces_unknowns = decoding.replace_unknowns;
         Ok(Self {

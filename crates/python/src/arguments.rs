@@ -1,6 +1,6 @@
 //! Keyword arguments, and how a model was made: its arguments and its process.
 
-use crate::errors::{of_kind, raised};
+use crate::errors::of_kind;
 use cognate::{Devices, Engine, ErrorKind, Languages, LoadOptions};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -43,20 +43,26 @@ impl Keywords {
             let json = dumps.call((value,), Some(&settings));
             let json: String =
                 json.map_err(|error| failed(&error.value(py).to_string()))?.extract()?;
-            // What Python writes and serde does not read are lone surrogates.
-            let value: Value = serde_json::from_str(&json)
-                .map_err(|_| failed(&"expected text, found a lone surrogate"))?;
-            if !value.is_null() {
-                values.insert(name, value);
-            }
+            // Python writes lone surrogates and numbers of any size.
+            let value: Value = serde_json::from_str(&json).map_err(|error| {
+                let message = error.to_string();
+                let is_text = message.contains("surrogate") || message.contains("hex escape");
+                if is_text {
+                    failed(&"expected text, found a lone surrogate")
+                } else {
+                    failed(&message)
+                }
+            })?;
+            values.insert(name, value);
         }
         Ok(Self(values))
     }
 
     /// The value of an argument that may be missing.
     pub(crate) fn take<T: DeserializeOwned>(&mut self, name: &str) -> PyResult<Option<T>> {
-        let value = self.0.remove(name).map(serde_json::from_value);
+        let value = self.0.remove(name).filter(|value| !value.is_null());
         value
+            .map(serde_json::from_value)
             .transpose()
             .map_err(|error| of_kind(ErrorKind::Options, format_args!("{name}: {error}")))
     }
@@ -91,11 +97,6 @@ impl Keywords {
             huge_pages: false,
             shortlist: self.take("shortlist")?,
         })
-    }
-
-    /// The other arguments as options of decoding.
-    pub(crate) fn decoding(self) -> PyResult<cognate::DecodingOptions> {
-        cognate::DecodingOptions::from_json(&self.0).map_err(raised)
     }
 
     /// The other arguments.

@@ -33,7 +33,7 @@ pub(crate) fn warn(py: Python<'_>, notices: &[impl Display]) -> PyResult<()> {
     for notice in notices {
         let text =
             std::ffi::CString::new(notice.to_string().replace('\0', " ")).unwrap_or_default();
-        PyErr::warn(py, &category, &text, 2)?;
+        PyErr::warn(py, &category, &text, 1)?;
     }
     Ok(())
 }

@@ -83,10 +83,11 @@ pub(crate) fn verify<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let mut keywords = Keywords::of(options)?;
     let languages = keywords.languages()?;
+    let ignore_unused = keywords.take("ignore_unused")?.unwrap_or(false);
     keywords.end()?;
     let verified = interruptible(py, |cancellation| -> cognate::Result<_> {
         let checkpoint = checkpoint
-            .map(|checkpoint| Export::open_for(&folder, &checkpoint, false))
+            .map(|checkpoint| Export::open_for(&folder, &checkpoint, ignore_unused))
             .transpose()?;
         cognate::verify(
             &folder,

@@ -73,6 +73,9 @@ fn references_of(references: &Bound<'_, PyAny>) -> PyResult<Vec<Vec<String>>> {
     });
     let listed = listed.transpose()?;
     let references = listed.as_ref().map_or(references, |list| list.as_any());
+    if references.hasattr("to_pylist")? {
+        return Ok(vec![texts::read(references)?.0]);
+    }
     let first = references.try_iter().ok().and_then(|mut items| items.next()).transpose()?;
     match first {
         Some(first) if !first.is_instance_of::<PyString>() => {

@@ -4,7 +4,7 @@
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString};
+use pyo3::types::{PyDict, PyList, PyMapping, PyString};
 
 /// What texts came in, and go out in.
 pub(crate) enum Container<'py> {
@@ -27,14 +27,17 @@ pub(crate) fn read<'py>(texts: &Bound<'py, PyAny>) -> PyResult<(Vec<String>, Con
     if let Ok(text) = texts.cast::<PyString>() {
         return Ok((vec![text.extract()?], Container::One));
     }
-    if texts.is_instance_of::<PyDict>() {
-        return Err(PyTypeError::new_err(
-            "texts: expected a string or several, found a dictionary; pass it to the translator itself",
-        ));
+    let kind = texts.get_type();
+    let name = kind.name()?.to_string();
+    let is_table = matches!(name.as_str(), "DataFrame" | "LazyFrame" | "RecordBatch" | "Table");
+    if is_table || texts.cast::<PyMapping>().is_ok() {
+        return Err(PyTypeError::new_err(format!(
+            "texts: expected a string or several, found {name}; pass tables and dictionaries to the translator itself"
+        )));
     }
-    let package: String = texts.get_type().getattr("__module__")?.extract()?;
-    let (items, container) = match package.split('.').next().unwrap_or_default() {
-        "numpy" => {
+    let package: String = kind.getattr("__module__")?.extract()?;
+    let (items, container) = match (package.split('.').next().unwrap_or_default(), &*name) {
+        ("numpy", _) => {
             let ndim: usize = texts.getattr("ndim")?.extract()?;
             if ndim != 1 {
                 return Err(PyValueError::new_err(format!(
@@ -43,13 +46,13 @@ pub(crate) fn read<'py>(texts: &Bound<'py, PyAny>) -> PyResult<(Vec<String>, Con
             }
             (texts.call_method0("tolist")?, Container::Numpy)
         }
-        "pyarrow" => (texts.call_method0("to_pylist")?, Container::Arrow(texts.getattr("type")?)),
-        "pandas" => (texts.call_method0("tolist")?, Container::Pandas(texts.clone())),
-        "polars" => (texts.call_method0("to_list")?, Container::Polars(texts.clone())),
+        ("pyarrow", _) if texts.hasattr("to_pylist")? => {
+            (texts.call_method0("to_pylist")?, Container::Arrow(texts.clone()))
+        }
+        ("pandas", "Series") => (texts.call_method0("tolist")?, Container::Pandas(texts.clone())),
+        ("polars", "Series") => (texts.call_method0("to_list")?, Container::Polars(texts.clone())),
         _ => match in_pyarrow(texts)? {
-            Some(array) => {
-                (array.call_method0("to_pylist")?, Container::Arrow(array.getattr("type")?))
-            }
+            Some(array) => (array.call_method0("to_pylist")?, Container::Arrow(array)),
             None => (texts.clone(), Container::List),
         },
     };
@@ -98,14 +101,18 @@ impl<'py> Container<'py> {
                 keywords.set_item("dtype", "object")?;
                 py.import("numpy")?.call_method("array", (texts,), Some(&keywords))
             }
-            Self::Arrow(kind) => {
+            Self::Arrow(array) => {
                 let arrow = py.import("pyarrow")?;
                 let is_large = arrow
                     .getattr("types")?
-                    .call_method1("is_large_string", (kind,))?
+                    .call_method1("is_large_string", (array.getattr("type")?,))?
                     .is_truthy()?;
                 let kind = arrow.call_method0(if is_large { "large_string" } else { "string" })?;
-                arrow.call_method1("array", (texts, kind))
+                if array.hasattr("chunks")? {
+                    arrow.call_method1("chunked_array", ([texts], kind))
+                } else {
+                    arrow.call_method1("array", (texts, kind))
+                }
             }
             Self::Pandas(series) => {
                 keywords.set_item("index", series.getattr("index")?)?;

@@ -2,13 +2,14 @@
 
 use crate::arguments::{Keywords, Made};
 use crate::errors::raised;
+use crate::interruptible::interruptible;
 use crate::texts;
 use cognate::Error;
 use cognate_folder::Configuration;
 use cognate_pipeline::open_tokenizer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyTuple};
 use std::path::PathBuf;
 
 /// The tokenizer of a model's folder.
@@ -43,9 +44,11 @@ impl Tokenizer {
         let encode = |text: &String| {
             if target { self.inner.encode_target(text) } else { self.inner.encode(text) }
         };
-        let ids = py
-            .detach(|| texts.iter().map(encode).collect::<Result<Vec<_>, _>>())
-            .map_err(raised)?;
+        let ids = interruptible(py, |cancellation| {
+            let wanted = texts.iter().take_while(|_| !cancellation.is_cancelled());
+            wanted.map(encode).collect::<Result<Vec<_>, _>>()
+        })?;
+        let ids = ids.map_err(raised)?;
         container
             .each(py, ids.into_iter().map(|ids| ids.into_pyobject(py)).collect::<PyResult<_>>()?)
     }
@@ -54,6 +57,9 @@ impl Tokenizer {
     fn decode<'py>(&self, ids: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = ids.py();
         let one = |ids: &[i64]| self.inner.decode(ids).map_err(raised);
+        if ids.is_instance_of::<PyBytes>() || ids.is_instance_of::<PyByteArray>() {
+            return Err(PyTypeError::new_err("ids: expected a list of ids, found bytes"));
+        }
         if let Ok(ids) = ids.extract::<Vec<i64>>() {
             return Ok(one(&ids)?.into_pyobject(py)?.into_any());
         }

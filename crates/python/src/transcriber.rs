@@ -1,11 +1,12 @@
 //! `cognate.Transcriber`.
 
 use crate::arguments::{Keywords, Made};
-use crate::errors::{raised, warn};
+use crate::errors::{of_kind, raised, warn};
 use crate::files::loads;
 use crate::interruptible::interruptible;
 use cognate::{
-    AudioReader, ModelSource, TranscriberOptions, TranscriptFormat, TranscriptionOptions,
+    AudioReader, ErrorKind, Languages, ModelSource, TranscriberOptions, TranscriptFormat,
+    TranscriptionOptions,
 };
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -36,6 +37,10 @@ impl Transcriber {
         let made = Made::new(model, options)?;
         let mut keywords = Keywords::of(options)?;
         let load = keywords.load_options()?;
+        if load.languages != Languages::default() {
+            let message = "expected language and task, which speech models have";
+            return Err(of_kind(ErrorKind::Options, format_args!("target_language: {message}")));
+        }
         let options = keywords.rest();
         let transcription = TranscriptionOptions::from_json(&options).map_err(raised)?;
         let options_of_model = TranscriberOptions { load, transcription };

@@ -5,15 +5,18 @@ use crate::errors::{raised, warn};
 use crate::interruptible::interruptible;
 use crate::streaming::{self, Stream};
 use crate::texts::{self, Container};
-use cognate::{TranslatedText, Translation, TranslatorOptions, Warning};
+use cognate::{DecodingOptions, TranslatedText, Translation, TranslatorOptions, Warning};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyMapping, PyTuple};
+use serde_json::{Map, Value};
 use std::path::PathBuf;
 
 /// A model that translates.
 #[pyclass(module = "cognate", frozen, subclass)]
 pub(crate) struct Translator {
     inner: cognate::Translator,
+    /// Options of decoding given at loading.
+    options: Map<String, Value>,
     made: Made,
 }
 
@@ -68,12 +71,13 @@ impl Translator {
         let load = keywords.load_options()?;
         let (batch_tokens, batch_size) =
             (keywords.take("batch_tokens")?, keywords.take("batch_size")?);
-        let options =
-            TranslatorOptions { load, decoding: keywords.decoding()?, batch_tokens, batch_size };
-        let opened = interruptible(py, |_| cognate::Translator::open_with(made.model(), &options))?;
+        let options = keywords.rest();
+        let decoding = DecodingOptions::from_json(&options).map_err(raised)?;
+        let all = TranslatorOptions { load, decoding, batch_tokens, batch_size };
+        let opened = interruptible(py, |_| cognate::Translator::open_with(made.model(), &all))?;
         let inner = opened.map_err(raised)?;
         warn(py, inner.notices())?;
-        Ok(Self { inner, made })
+        Ok(Self { inner, options, made })
     }
 
     /// For classes derived in Python, whose `__init__` passes the arguments on; `__new__` has used
@@ -128,14 +132,19 @@ impl Translator {
         to: &str,
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        if let Ok(table) = batch.cast::<PyDict>() {
-            let translated = table.copy()?;
-            translated.set_item(to, self.translate(&table.as_any().get_item(column)?, options)?)?;
+        if let Ok(table) = batch.cast::<PyMapping>() {
+            let translated = PyDict::new(batch.py());
+            translated.update(table)?;
+            translated.set_item(to, self.translate(&batch.get_item(column)?, options)?)?;
             return Ok(translated.into_any());
         }
         if batch.hasattr("append_column")? {
             let translated = self.translate(&batch.call_method1("column", (column,))?, options)?;
-            return batch.call_method1("append_column", (to, translated));
+            let names: Vec<String> = batch.getattr("column_names")?.extract()?;
+            return match names.iter().position(|name| name == to) {
+                Some(place) => batch.call_method1("set_column", (place, to, translated)),
+                None => batch.call_method1("append_column", (to, translated)),
+            };
         }
         if batch.hasattr("assign")? {
             let columns = PyDict::new(batch.py());
@@ -186,7 +195,8 @@ impl Translator {
         }
         let mut keywords = Keywords::of(options)?;
         let languages = keywords.languages()?;
-        let mut decoding = keywords.decoding()?;
+        let decoding = DecodingOptions::from_json_over(&self.options, &keywords.rest());
+        let mut decoding = decoding.map_err(raised)?;
         decoding.scores |= returns_scores;
         self.inner.with(&languages, &decoding).map_err(raised)
     }
@@ -210,16 +220,16 @@ impl Translator {
 }
 
 /// Warns of the first sentence or translation that was truncated or has no language.
-fn warn_of_losses(py: Python<'_>, translations: &[Translation]) -> PyResult<()> {
+pub(crate) fn warn_of_losses(py: Python<'_>, translations: &[Translation]) -> PyResult<()> {
     let all = translations.iter().enumerate();
     let mut losses = all
         .flat_map(|(index, found)| found.warnings.iter().map(move |warning| (index, warning)))
         .filter(|(_, warning)| **warning != Warning::Empty);
     match (losses.next(), losses.count()) {
         (None, _) => Ok(()),
-        (Some((index, warning)), 0) => warn(py, &[format!("text {index}: {warning}")]),
+        (Some((index, warning)), 0) => warn(py, &[format!("text {}: {warning}", index + 1)]),
         (Some((index, warning)), more) => {
-            warn(py, &[format!("text {index}: {warning}; and {more} more warnings")])
+            warn(py, &[format!("text {}: {warning}; and {more} more warnings", index + 1)])
         }
     }
 }

@@ -26,6 +26,13 @@ def test_tokenizer(model, command, sentences):
         tokenizer.decode("text")
 
 
+def test_wrong_exports_are_errors(model, tmp_path):
+    for size in [0, 7, 2**63 - 1]:
+        with pytest.raises(cognate.Error, match=f"block_size: expected 16, 32, 64 or 128, found {size}") as raised:
+            cognate.export(model, tmp_path / "out", precision="int4", target="ort", block_size=size)
+        assert raised.value.kind == "options" and not (tmp_path / "out").exists()
+
+
 def test_export_and_verify(model, tmp_path):
     out = tmp_path / "out"
     manifest = cognate.export(model, out)
@@ -91,6 +98,8 @@ def test_scores_are_sacrebleus():
     }
     assert {name: score["score"] for name, score in scores.items()} == {name: score.score for name, score in expected.items()}
     assert scores["bleu"]["signature"] == "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
+    arrow = pytest.importorskip("pyarrow")
+    assert cognate.evaluate(hypotheses, arrow.array(references)) == cognate.evaluate(hypotheses, references)
     several = cognate.evaluate(hypotheses, [references, hypotheses])
     assert round(several["bleu"]["score"], 6) == 100 and several["bleu"]["signature"].startswith("nrefs:2|")
     with pytest.raises(cognate.Error):

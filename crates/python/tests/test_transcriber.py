@@ -24,6 +24,16 @@ def test_transcripts_are_those_of_the_command(speech_model, clip, command):
     assert "words" not in transcriber.transcribe(clip, word_timestamps=False)["segments"][0]
 
 
+def test_thresholds_are_switched_off(speech_model, clip):
+    transcriber = cognate.Transcriber(speech_model, beam_size=1, temperature=[0, 0.5], best_of=1, logprob_threshold=0)
+    temperature = lambda **options: transcriber.transcribe(clip, **options)["segments"][0]["temperature"]
+    assert temperature() == 0.5 and temperature(logprob_threshold=None, compression_ratio_threshold=None) == 0
+    with pytest.raises(cognate.Error, match="no-such-file"):
+        transcriber.transcribe(clip, batch=2, vad="no-such-file")
+    with pytest.raises(cognate.Error, match="target_language: expected language and task"):
+        cognate.Transcriber(speech_model, target_language="de")
+
+
 def test_audio_comes_as_a_path_as_bytes_or_as_samples(speech_model, clip):
     transcriber = cognate.Transcriber(speech_model)
     expected = transcriber.transcribe(str(clip))

@@ -1,5 +1,6 @@
 """Translations: equal to the command's, in every container, interrupted, pickled, forked."""
 
+import collections
 import multiprocessing
 import os
 import pickle
@@ -100,19 +101,63 @@ def test_options_of_numpy_and_paths(translator, tmp_path):
         assert raised.value.kind == "options"
 
 
+def test_wrong_options_are_errors(translator):
+    for options, message in [
+        ({"num_beams": 2**40}, "beams: expected at most 256, found 1099511627776"),
+        ({"num_return_sequences": 2**63 - 1, "do_sample": True}, "n_best: expected at most 256"),
+        ({"num_beams": 10**400}, "num_beams: number out of range"),
+        ({"length_penalty": 1e300}, "length_penalty: expected a finite number, found inf"),
+        ({"temperature": -1}, "temperature: expected a number from 1e-30 to 1e30, found -1"),
+        ({"top_p": 2}, "top_p: expected a number from 0 to 1, found 2"),
+        ({"repetition_penalty": 0}, "repetition_penalty: expected a number from 1e-30"),
+        ({"alignments": True}, "alignments: .* gives no attention weights"),
+    ]:
+        with pytest.raises(cognate.Error, match=message) as raised:
+            translator.hypotheses("Two dogs.", **options)
+        assert raised.value.kind == "options", options
+
+
+def test_options_of_a_call_replace_those_of_loading(translator, model, sentences):
+    greedy, expected = translator.translate(sentences), translator.translate(sentences, num_beams=4)
+    assert greedy != expected
+    loaded = cognate.Translator(model, num_beams=4)
+    assert loaded.translate(sentences) == loaded.translate(sentences, seed=0) == expected
+    assert [best.text for [best] in loaded.hypotheses(sentences)] == expected
+    assert loaded.translate(sentences, beams=1) == loaded.translate(sentences, num_beams=None) == greedy
+    prefixed = cognate.Translator(model, target_prefix="Zwei")
+    assert prefixed.translate("A man.", max_new_tokens=50).startswith("Zwei")
+    assert "".join(prefixed.stream("A man.", max_new_tokens=50)).startswith("Zwei")
+
+
+def test_tables_are_no_texts(translator):
+    arrow, pandas, polars = map(pytest.importorskip, ["pyarrow", "pandas", "polars"])
+    texts = ["Two dogs.", "A man."]
+    expected = translator.translate(texts)
+    for items in [pandas.Index(texts), pandas.array(texts, dtype="string"), pandas.Categorical(texts)]:
+        assert translator.translate(items) == expected
+    chunked = translator.translate(arrow.chunked_array([texts[:1], texts[1:]]))
+    assert isinstance(chunked, arrow.ChunkedArray) and chunked.to_pylist() == expected
+    for table in [arrow.table({"text": texts}), pandas.DataFrame({"text": texts}), polars.DataFrame({"text": texts}), {"text": texts}]:
+        with pytest.raises(TypeError, match="pass tables and dictionaries to the translator itself"):
+            translator.translate(table)
+    replaced = translator(arrow.table({"text": texts, "id": [5, 9]}), to="text")
+    assert replaced.column_names == ["text", "id"] and replaced.column("text").to_pylist() == expected
+    assert translator(collections.UserDict(text=texts)) == {"text": texts, "translation": expected}
+
+
 def test_greedy_hypotheses_have_scores(translator):
     [greedy], [best] = translator.hypotheses("Two dogs.", num_beams=1), translator.hypotheses("Two dogs.", num_beams=2)
     assert greedy.text == best.text and greedy.score == pytest.approx(best.score, abs=1e-5) and greedy.score < 0
 
 
 def test_losses_are_warned_of(translator):
-    with pytest.warns(UserWarning, match="text 1: truncated: 7.. tokens, but the model has 256 positions"):
+    with pytest.warns(UserWarning, match="text 2: truncated: 7.. tokens, but the model has 256 positions"):
         translator.translate(["Two dogs.", "A man is riding a bicycle. " * 100])
 
 
 def test_generators_are_read_once(translator):
     assert cognate.evaluate((text for text in ["a b"]), (text for text in ["a b"]), metrics=["chrf"])["chrf"]["score"] == 100
-    with pytest.raises(TypeError, match="found a dictionary"):
+    with pytest.raises(TypeError, match="found dict"):
         translator.translate({"text": "Two dogs."})
 
 
@@ -125,7 +170,7 @@ def test_bad_arguments(translator, model):
         (lambda: translator.translate("a", num_beams="4"), "options", "num_beams: invalid type"),
         (lambda: translator.translate("a", num_beams=0), "options", "num_beams: invalid value"),
         (lambda: translator.translate("a", num_return_sequences=2), "options", "n_best: expected at most 1"),
-        (lambda: translator.translate("a", top_p=2.0, do_sample=True), "engine", "top_p: expected a number from 0 to 1, found 2"),
+        (lambda: translator.translate("a", top_p=2.0, do_sample=True), "options", "top_p: expected a number from 0 to 1, found 2"),
         (lambda: translator.stream("a", num_beams=2), "options", "stream: cannot be used with beam search"),
     ]
     for call, kind, message in cases:

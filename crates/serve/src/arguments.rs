@@ -71,7 +71,7 @@ pub struct Arguments {
     pub max_waiting: usize,
     /// Maximum number of connections; further ones wait
     #[arg(long, value_name = "N", default_value = "16384")]
-    pub max_connections: usize,
+    pub max_connections: NonZeroUsize,
     /// Seconds that a client may take for the head of a request, for its body (for an audio file four
     /// times as long), and that it may not read its answer
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]

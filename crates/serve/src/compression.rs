@@ -12,9 +12,10 @@ pub(crate) fn decompressed(
     coding: Option<&HeaderValue>,
     limit: usize,
 ) -> Result<Bytes, Failure> {
-    let reader: Box<dyn Read + '_> = match coding.map_or(&b"identity"[..], HeaderValue::as_bytes) {
+    let coding = coding.map_or(&b"identity"[..], HeaderValue::as_bytes).to_ascii_lowercase();
+    let reader: Box<dyn Read + '_> = match &coding[..] {
         b"identity" => return Ok(bytes),
-        b"gzip" => Box::new(MultiGzDecoder::new(&bytes[..])),
+        b"gzip" | b"x-gzip" => Box::new(MultiGzDecoder::new(&bytes[..])),
         b"deflate" => Box::new(ZlibDecoder::new(&bytes[..])),
         other => {
             let other = String::from_utf8_lossy(other);
@@ -24,7 +25,7 @@ pub(crate) fn decompressed(
     };
     let mut found = Vec::new();
     // A small body can expand to a thousand times its size.
-    let read = reader.take(limit as u64 + 1).read_to_end(&mut found);
+    let read = reader.take((limit as u64).saturating_add(1)).read_to_end(&mut found);
     read.map_err(|error| Failure::bad(format_args!("the compressed body: {error}")))?;
     if found.len() > limit { Err(Failure::too_large(limit)) } else { Ok(found.into()) }
 }
@@ -47,8 +48,12 @@ mod tests {
             decompressed(bytes.to_vec().into(), Some(&coding), limit)
                 .map_err(|failure| failure.status.as_u16())
         };
-        for (bytes, coding) in [(&text[..], "identity"), (&gzip, "gzip"), (&zlib, "deflate")] {
-            assert_eq!(check(bytes, coding, 1000).unwrap(), &text[..], "{coding}");
+        for (bytes, coding) in
+            [(&text[..], "identity"), (&gzip, "gzip"), (&gzip, "X-GZIP"), (&zlib, "deflate")]
+        {
+            for limit in [1000, usize::MAX] {
+                assert_eq!(check(bytes, coding, limit).unwrap(), &text[..], "{coding}");
+            }
         }
         let refused = [
             check(&gzip, "gzip", 999),

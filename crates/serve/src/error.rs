@@ -50,11 +50,14 @@ impl Failure {
         Self { status, message: message.to_string() }
     }
 
-    /// Adds the time after which to retry to a response.
+    /// Adds to a response the time after which to retry, or how to authenticate.
     pub(crate) fn advise(&self, response: &mut Response) {
-        if self.status == StatusCode::TOO_MANY_REQUESTS {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-        }
+        let (name, value) = match self.status {
+            StatusCode::TOO_MANY_REQUESTS => (header::RETRY_AFTER, "1"),
+            StatusCode::UNAUTHORIZED => (header::WWW_AUTHENTICATE, "Bearer"),
+            _ => return,
+        };
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
 
     /// A body that is larger than the limit.

@@ -107,7 +107,13 @@ pub fn run(arguments: &Arguments, started: impl FnOnce(SocketAddr)) -> Result<()
         tracing::info!(model = %name, folder = %folder.display(), engine, "loaded");
         notices.iter().for_each(|notice| tracing::warn!(model = %name, "{notice}"));
     }
-    for (name, _) in &arguments.languages {
+    for (index, (name, _)) in arguments.languages.iter().enumerate() {
+        if arguments.languages[..index].iter().any(|(other, _)| other == name) {
+            return Err(Error::new(
+                ErrorKind::Options,
+                format_args!("--languages: the name {name} is given twice"),
+            ));
+        }
         if !models.iter().any(|model| model.name == *name) {
             return Err(Error::new(
                 ErrorKind::Options,
@@ -122,7 +128,7 @@ pub fn run(arguments: &Arguments, started: impl FnOnce(SocketAddr)) -> Result<()
         keys,
         max_body: arguments.max_body,
         client_timeout: arguments.client_timeout,
-        audio_room: Arc::new(Semaphore::new(arguments.max_audio_requests.get())),
+        audio_room: Arc::new(Semaphore::new(listening::permits(arguments.max_audio_requests))),
         audio_timeout: arguments.audio_timeout,
         metrics,
     });

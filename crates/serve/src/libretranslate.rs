@@ -5,7 +5,9 @@ use crate::detection;
 use crate::error::{Failure, json};
 use crate::models::{Job, Model, tokenizing};
 use crate::passages::Passage;
-use axum::extract::{Request, State};
+use axum::body::{Body, Bytes};
+use axum::extract::multipart::Multipart;
+use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use cognate::Languages;
@@ -34,6 +36,8 @@ async fn fields(
         headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let fields = if kind.starts_with("application/x-www-form-urlencoded") {
         form(&body)?
+    } else if kind.starts_with("multipart/form-data") {
+        parts(kind, body).await?
     } else {
         serde_json::from_slice(&body)
             .map_err(|error| Failure::bad(format_args!("the body: {error}")))?
@@ -58,6 +62,23 @@ fn form(body: &[u8]) -> Result<Map<String, Value>, Failure> {
     body.split(|byte| *byte == b'&').filter(|part| !part.is_empty()).map(field).collect()
 }
 
+/// The fields of a form of several parts.
+async fn parts(kind: &str, body: Bytes) -> Result<Map<String, Value>, Failure> {
+    let wrong = |message: String| Failure::bad(format_args!("the body: {message}"));
+    let request = Request::builder().header(header::CONTENT_TYPE, kind).body(Body::from(body));
+    let request = request.map_err(|error| wrong(error.to_string()))?;
+    let mut form =
+        Multipart::from_request(request, &()).await.map_err(|error| wrong(error.body_text()))?;
+    let mut fields = Map::new();
+    while let Some(field) = form.next_field().await.map_err(|error| wrong(error.body_text()))? {
+        let name = field.name().unwrap_or_default().to_owned();
+        let text = field.bytes().await.map_err(|error| wrong(error.body_text()))?;
+        let text = String::from_utf8(text.into()).map_err(|error| wrong(error.to_string()))?;
+        fields.insert(name, text.into());
+    }
+    Ok(fields)
+}
+
 /// The texts of `q`, and whether it is a list.
 fn texts(fields: &Map<String, Value>) -> Result<(Vec<String>, bool), Failure> {
     match fields.get("q") {
@@ -78,6 +99,16 @@ impl Server {
     fn sources(&self) -> Vec<String> {
         let all: BTreeSet<_> = self.models.iter().flat_map(|model| model.sources()).collect();
         all.into_iter().collect()
+    }
+
+    /// Whether a model translates from or into a language.
+    fn knows(&self, code: &str) -> bool {
+        let is_it = |found: &String| found == code;
+        self.models.iter().any(|model| {
+            let sources = model.sources();
+            sources.iter().any(is_it)
+                || sources.iter().any(|source| model.targets(source).iter().any(is_it))
+        })
     }
 
     /// The first model that translates between these languages.
@@ -139,6 +170,43 @@ pub(crate) async fn translate(
     };
     let detected = if source == "auto" { Some(server.detect(&texts.join("\n"))?) } else { None };
     let source = detected.as_ref().map_or(source, |(code, _)| code);
+    let n_texts = texts.len();
+    // As LibreTranslate, which translates each language into itself.
+    let by_rank = if source == target && server.knows(target) {
+        vec![texts]
+    } else {
+        translations(&server, texts, [source, target], n_alternatives).await?
+    };
+    let whole = |mut texts: Vec<Value>| {
+        if is_list { Value::Array(texts) } else { texts.pop().unwrap_or_default() }
+    };
+    let mut by_rank =
+        by_rank.into_iter().map(|texts| texts.into_iter().map(Value::String).collect::<Vec<_>>());
+    let best = by_rank.next().unwrap_or_default();
+    let mut answer = Map::from_iter([("translatedText".to_owned(), whole(best))]);
+    if n_alternatives > 0 {
+        let others: Vec<_> = by_rank.collect();
+        let of_text =
+            |index: usize| Value::Array(others.iter().map(|texts| texts[index].clone()).collect());
+        answer.insert("alternatives".into(), whole((0..n_texts).map(of_text).collect()));
+    }
+    if let Some((code, confidence)) = detected {
+        let language = json!({ "language": code, "confidence": confidence });
+        answer.insert(
+            "detectedLanguage".into(),
+            whole((0..n_texts).map(|_| language.clone()).collect()),
+        );
+    }
+    Ok(json(StatusCode::OK, &Value::Object(answer)))
+}
+
+/// The translations of texts, those of each rank together.
+async fn translations(
+    server: &Server,
+    texts: Vec<String>,
+    [source, target]: [&str; 2],
+    n_alternatives: u64,
+) -> Result<Vec<Vec<String>>, Failure> {
     let (model, languages) = server.translating(source, target)?;
     let mut options = Map::new();
     if n_alternatives > 0 {
@@ -159,38 +227,21 @@ pub(crate) async fn translate(
         let mut found = found.iter().map(|translation| {
             translation.hypotheses.get(rank).map_or("", |best| best.text.as_str())
         });
-        divided.iter().map(|passage| passage.with(&mut found)).collect::<Vec<_>>()
+        divided.iter().map(|passage| passage.with(&mut found)).collect()
     };
-    let whole = |mut texts: Vec<Value>| {
-        if is_list { Value::Array(texts) } else { texts.pop().unwrap_or_default() }
-    };
-    let values = |texts: Vec<String>| texts.into_iter().map(Value::String).collect::<Vec<_>>();
-    let mut answer = Map::from_iter([("translatedText".to_owned(), whole(values(nth(0))))]);
-    if n_alternatives > 0 {
-        let others: Vec<_> = (1..=n_alternatives as usize).map(|rank| values(nth(rank))).collect();
-        let of_text =
-            |index: usize| Value::Array(others.iter().map(|texts| texts[index].clone()).collect());
-        answer.insert("alternatives".into(), whole((0..divided.len()).map(of_text).collect()));
-    }
-    if let Some((code, confidence)) = detected {
-        let language = json!({ "language": code, "confidence": confidence });
-        answer.insert(
-            "detectedLanguage".into(),
-            whole(divided.iter().map(|_| language.clone()).collect()),
-        );
-    }
-    Ok(json(StatusCode::OK, &Value::Object(answer)))
+    Ok((0..=n_alternatives as usize).map(nth).collect())
 }
 
 /// `GET /languages`
 pub(crate) async fn languages(State(server): State<Arc<Server>>) -> Response {
     let of_code = |code: String| {
-        let targets: BTreeSet<_> = server
+        let mut targets: BTreeSet<_> = server
             .models
             .iter()
             .filter(|model| model.sources().contains(&code))
             .flat_map(|model| model.targets(&code))
             .collect();
+        targets.insert(code.clone());
         json!({ "code": code, "name": detection::name(&code), "targets": targets })
     };
     json(StatusCode::OK, &server.sources().into_iter().map(of_code).collect())

@@ -10,6 +10,7 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -32,7 +33,7 @@ pub(crate) fn serve(
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(network)?;
     if let Some(files) = allow_open_files()
-        && files < arguments.max_connections as u64
+        && files < arguments.max_connections.get() as u64
     {
         tracing::warn!(
             "the system allows {files} open files, and so fewer connections than --max-connections"
@@ -64,12 +65,17 @@ fn allow_open_files() -> Option<u64> {
     None
 }
 
+/// As many permits as a semaphore can have.
+pub(crate) fn permits(count: NonZeroUsize) -> usize {
+    count.get().min(Semaphore::MAX_PERMITS)
+}
+
 async fn accept(
     listener: TcpListener,
     (routes, arguments): (Router, &Arguments),
     asked_to_end: impl Future<Output = ()>,
 ) {
-    let room = Arc::new(Semaphore::new(arguments.max_connections));
+    let room = Arc::new(Semaphore::new(permits(arguments.max_connections)));
     // Each connection has a receiver until it ends.
     let (stop, stopped) = watch::channel(());
     let limits = Limits {

@@ -323,7 +323,7 @@ async fn translated(
     let n_best = n_best.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
     let lines = texts.into_iter().map(|text| Line { text, prefix: None }).collect();
     let found = model.translate(Job { lines, languages, options }).await?;
-    shape.extend(n_best);
+    shape.extend(n_best.filter(|count| *count > 1));
     let (texts, scores) = hypotheses(&found, n_best.unwrap_or(1))
         .into_iter()
         .map(|(text, score)| (text.to_owned(), score))
@@ -412,6 +412,28 @@ pub(crate) async fn generate(
         StatusCode::OK,
         &generated(&name, found.first().map_or("", |translation| &translation.text)),
     ))
+}
+
+/// `POST /v2/models/{model}/versions/{version}/generate`
+pub(crate) async fn generate_version(
+    State(server): State<Arc<Server>>,
+    Path(path): Path<(String, String)>,
+    request: Request,
+) -> Answered {
+    server.authorise(request.headers(), None)?;
+    server.of_version(&path)?;
+    generate(State(server), Path(path.0), request).await
+}
+
+/// `POST /v2/models/{model}/versions/{version}/generate_stream`
+pub(crate) async fn generate_stream_version(
+    State(server): State<Arc<Server>>,
+    Path(path): Path<(String, String)>,
+    request: Request,
+) -> Answered {
+    server.authorise(request.headers(), None)?;
+    server.of_version(&path)?;
+    generate_stream(State(server), Path(path.0), request).await
 }
 
 /// `POST /v2/models/{model}/generate_stream`: server-sent events, each with a part of the text.

@@ -30,20 +30,28 @@ impl From<Failure> for OpenAiFailure {
     }
 }
 
-impl IntoResponse for OpenAiFailure {
-    fn into_response(self) -> Response {
-        let Self(failure) = self;
+impl OpenAiFailure {
+    /// `{"error": {"message", "type", "param", "code"}}`
+    fn object(Self(failure): &Self) -> Value {
         let (kind, code) = match failure.status {
             StatusCode::UNAUTHORIZED => ("invalid_request_error", Some("invalid_api_key")),
-            StatusCode::NOT_FOUND => ("invalid_request_error", Some("model_not_found")),
+            StatusCode::NOT_FOUND if failure.message.contains("model") => {
+                ("invalid_request_error", Some("model_not_found"))
+            }
             StatusCode::TOO_MANY_REQUESTS => ("rate_limit_error", None),
             status if status.is_server_error() => ("server_error", None),
             _ => ("invalid_request_error", None),
         };
         let error =
             json!({ "message": failure.message, "type": kind, "param": null, "code": code });
-        let mut response = json(failure.status, &json!({ "error": error }));
-        failure.advise(&mut response);
+        json!({ "error": error })
+    }
+}
+
+impl IntoResponse for OpenAiFailure {
+    fn into_response(self) -> Response {
+        let mut response = json(self.0.status, &Self::object(&self));
+        self.0.advise(&mut response);
         response
     }
 }
@@ -125,7 +133,10 @@ async fn answer(server: Arc<Server>, request: Request, task: Task) -> Answered {
     let has_words = options.word_timestamps;
     let mut hearing = model.start(options, file);
     if is_streamed {
-        return Ok(stream(hearing, server.audio_timeout, permit));
+        // What fails before the first segment has a status of its own.
+        let first = tokio::time::timeout(server.audio_timeout, hearing.next()).await;
+        let first = first.map_err(|_| late(server.audio_timeout))??;
+        return Ok(stream(first, hearing, server.audio_timeout, permit));
     }
     let found = tokio::time::timeout(server.audio_timeout, hearing.whole()).await;
     let found = found.map_err(|_| late(server.audio_timeout))??;
@@ -182,6 +193,7 @@ fn verbose(found: &Transcription, task: Task, segments: bool, words: bool) -> Va
 /// Server-sent events: a text for each segment, and the whole text. The file's permit is held until
 /// the end.
 fn stream(
+    first: Heard,
     mut hearing: Hearing,
     timeout: Duration,
     permit: tokio::sync::OwnedSemaphorePermit,
@@ -192,12 +204,11 @@ fn stream(
         let write = |value: &Value| {
             sender.send(Ok::<_, std::convert::Infallible>(format!("data: {value}\n\n"))).is_ok()
         };
-        let failed = |failure: Failure| {
-            write(&json!({ "error": { "message": failure.message, "type": "server_error" } }))
-        };
+        let failed = |failure: Failure| write(&OpenAiFailure::object(&failure.into()));
         let parts = async {
+            let mut next = Ok(first);
             loop {
-                let is_read = match hearing.next().await {
+                let is_read = match next {
                     Ok(Heard::Segment(segment)) => {
                         write(&json!({ "type": "transcript.text.delta", "delta": segment.text }))
                     }
@@ -215,6 +226,7 @@ fn stream(
                 if !is_read {
                     return;
                 }
+                next = hearing.next().await;
             }
         };
         // A client that disconnects cancels the transcription, also between segments.

@@ -8,6 +8,8 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use http_body_util::LengthLimitError;
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -26,7 +28,10 @@ impl Server {
             return Ok(());
         }
         let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-        let bearer = text(header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+        let bearer = text(header::AUTHORIZATION)
+            .and_then(|value| value.split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+            .map(|(_, key)| key.trim_start());
         let found = bearer.or_else(|| text(API_KEY)).or(field);
         match found
             .filter(|found| self.keys.iter().any(|key| is_equal(key.as_bytes(), found.as_bytes())))
@@ -50,8 +55,10 @@ impl Server {
         let read = axum::body::to_bytes(body, limit);
         match tokio::time::timeout(self.client_timeout, read).await {
             Ok(Ok(bytes)) => decompressed(bytes, head.headers.get(header::CONTENT_ENCODING), limit),
-            // Larger than the limit, or cut off, in which case nobody reads the response.
-            Ok(Err(_)) => Err(Failure::too_large(limit)),
+            Ok(Err(error)) if error.source().is_some_and(<dyn Error>::is::<LengthLimitError>) => {
+                Err(Failure::too_large(limit))
+            }
+            Ok(Err(error)) => Err(Failure::bad(format_args!("the body: {error}"))),
             Err(_) => {
                 Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"))
             }

@@ -3,11 +3,12 @@
 use crate::arguments::Arguments;
 use crate::error::{Error, ErrorKind, Failure, Result, json};
 use crate::oip::JSON_LENGTH;
+use crate::openai::OpenAiFailure;
 use crate::requests::{API_KEY, REQUEST_ID};
 use crate::{Server, libretranslate, oip, openai, requests};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -50,12 +51,19 @@ pub(crate) fn routes(server: &Arc<Server>, arguments: &Arguments) -> Result<Rout
         .route("/v2/models/{model}/versions/{version}", get(oip::model_version))
         .route("/v2/models/{model}/versions/{version}/ready", get(oip::ready_version))
         .route("/v2/models/{model}/versions/{version}/infer", post(oip::infer_version))
+        .route("/v2/models/{model}/versions/{version}/generate", post(oip::generate_version))
+        .route(
+            "/v2/models/{model}/versions/{version}/generate_stream",
+            post(oip::generate_stream_version),
+        )
         .route("/inference.GRPCInferenceService/{method}", post(oip::call))
-        .fallback(|| async {
-            Failure::new(StatusCode::NOT_FOUND, "there is no such path; /openapi.json lists them")
+        .fallback(async |uri: Uri| {
+            let message = "there is no such path; /openapi.json lists them";
+            refused(&uri, Failure::new(StatusCode::NOT_FOUND, message))
         })
-        .method_not_allowed_fallback(|| async {
-            Failure::new(StatusCode::METHOD_NOT_ALLOWED, "the path exists for another method")
+        .method_not_allowed_fallback(async |uri: Uri| {
+            let message = "the path exists for another method";
+            refused(&uri, Failure::new(StatusCode::METHOD_NOT_ALLOWED, message))
         })
         .with_state(server.clone())
         // Around the fallbacks, too.
@@ -64,6 +72,15 @@ pub(crate) fn routes(server: &Arc<Server>, arguments: &Arguments) -> Result<Rout
         Some(cors) => routes.layer(cors),
         None => routes,
     })
+}
+
+/// A failure in the form of the path's API.
+fn refused(uri: &Uri, failure: Failure) -> Response {
+    if uri.path().starts_with("/v1/") {
+        OpenAiFailure::from(failure).into_response()
+    } else {
+        failure.into_response()
+    }
 }
 
 /// The origins of web pages that may call the server; none by default.
@@ -86,10 +103,17 @@ fn cors(origins: &[String]) -> Result<Option<CorsLayer>> {
         return Ok(Some(layer.allow_origin(Any)));
     }
     let parse = |origin: &String| {
-        origin.parse::<HeaderValue>().map_err(|_| {
+        let uri = origin.parse::<Uri>().ok();
+        // A path makes it no origin.
+        let is_origin = uri.is_some_and(|uri| {
+            uri.scheme().is_some() && uri.authority().is_some() && !origin.ends_with('/')
+        });
+        origin.parse::<HeaderValue>().ok().filter(|_| is_origin).ok_or_else(|| {
             Error::new(
                 ErrorKind::Options,
-                format_args!("--cors: expected an origin, found {origin}"),
+                format_args!(
+                    "--cors: expected an origin such as https://example.org, or *, found {origin:?}"
+                ),
             )
         })
     };

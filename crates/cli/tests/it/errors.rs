@@ -1,7 +1,7 @@
 //! Everything that is refused, with its message.
 
 use crate::{checkpoint, cognate, edit, ended, run, run_with, with_dir};
-use cognate_testing::bundled_checkpoint;
+use cognate_testing::{bundled_checkpoint, make_speech_model, testdata};
 use insta::assert_snapshot;
 use std::fs;
 use tempfile::TempDir;
@@ -44,6 +44,29 @@ fn a_wrong_command_line() {
 
     For more information, try '--help'.
     ");
+    let sampled = ["translate", "--sample", "--temperature", "-1", "Hello."];
+    assert_snapshot!(run(&sampled).failed(2), @"
+    error: invalid value '-1' for '--temperature <X>': expected a number above 0
+
+    For more information, try '--help'.
+    ");
+    let clips = |clips: &str| {
+        let speech = tempfile::tempdir().unwrap();
+        make_speech_model(speech.path());
+        let model = speech.path().to_str().unwrap();
+        let clip = testdata("audio/clip.wav");
+        let ended = run(&[
+            "transcribe",
+            "--model",
+            model,
+            "--clip-timestamps",
+            clips,
+            clip.to_str().unwrap(),
+        ]);
+        ended.failed(1)
+    };
+    assert_snapshot!(clips("-3,5"), @"cognate: error: --clip-timestamps: expected times in order, in seconds, and clips with a length, found [-3.0, 5.0]");
+    assert_snapshot!(clips("2.9,2.9"), @"cognate: error: --clip-timestamps: expected times in order, in seconds, and clips with a length, found [2.9, 2.9]");
     assert_snapshot!(run(&["translate", "--input", "text.en", "Hello."]).failed(2), @"
     error: the argument '--input <FILE>' cannot be used with '[TEXT]...'
 

@@ -90,6 +90,7 @@ fn what_cannot_be_drawn_is_refused() {
         (&[&empty], out.to_str().unwrap(), "is empty"),
         (&["no/such/run"], out.to_str().unwrap(), "no/such/run"),
         (&[good, "--names", "a,b"], out.to_str().unwrap(), "2 names for 1 logs"),
+        (&[good, good, "--names", "a,a"], out.to_str().unwrap(), "a is given twice"),
         (&[good], "curves.gif", "ends in .svg, .png, .csv"),
         (&[good], "no/such/folder/curves.svg", "no folder"),
     ] {

@@ -19,6 +19,9 @@ use cognate_verify::{Form, Sample, encoder_in_half, in_half};
 /// The number of weights that share a scale, if none is chosen.
 pub(super) const BLOCK_SIZE: usize = 32;
 
+/// The numbers of weights that can share a scale.
+pub(super) const BLOCK_SIZES: [usize; 4] = [16, 32, 64, 128];
+
 /// The graphs of a layout in a precision.
 pub(super) struct Graphs {
     /// In the order of [`Layout::files_of`].

@@ -132,6 +132,48 @@ fn options_reach_the_search() {
 }
 
 #[test]
+fn options_replace_earlier_ones_by_any_of_their_names() {
+    let read = |text: &str| serde_json::from_str::<serde_json::Map<_, _>>(text).unwrap();
+    let earlier = read(r#"{"num_beams": 4, "do_sample": true, "top_k": 3}"#);
+    let over = |options: &str| DecodingOptions::from_json_over(&earlier, &read(options)).unwrap();
+    let given = over(r#"{"beams": 2, "sample": false, "top_k": null}"#);
+    assert_eq!((given.beams, given.sample, given.top_k), (NonZeroUsize::new(2), false, None));
+    assert_eq!(over("{}"), DecodingOptions::from_json(&earlier).unwrap());
+}
+
+#[test]
+fn wrong_options_are_refused() {
+    let open = |options: &str| {
+        let decoding = DecodingOptions::from_json(&serde_json::from_str(options).unwrap()).unwrap();
+        let options = TranslatorOptions { load: on_tract(), decoding, ..Default::default() };
+        let error = Translator::open_with(bundled_checkpoint(), &options).err().unwrap();
+        (error.kind(), error.to_string())
+    };
+    for (options, message) in [
+        (r#"{"beams": 4294967296}"#, "beams: expected at most 256, found 4294967296"),
+        (r#"{"n_best": 257, "sample": true}"#, "n_best: expected at most 256, found 257"),
+        (r#"{"temperature": -1}"#, "temperature: expected a number from 1e-30 to 1e30, found -1"),
+        (r#"{"length_penalty": 1e300}"#, "length_penalty: expected a finite number, found inf"),
+    ] {
+        assert_eq!(open(options), (ErrorKind::Options, message.to_owned()));
+    }
+    let all: Vec<_> = (0..8000).collect();
+    let (kind, message) = open(&format!(r#"{{"suppress_tokens": {all:?}}}"#));
+    assert_eq!(kind, ErrorKind::Options);
+    assert_eq!(message, "suppress_tokens: expected a token that is allowed, found all 8000");
+    let export = |size| {
+        let export = cognate::Export::open(bundled_checkpoint()).unwrap();
+        let export = export.precision(cognate::Precision::Int4).target(cognate::Target::Ort);
+        let error = export.block_size(Some(size)).write(Path::new("no/such/folder")).err().unwrap();
+        (error.kind(), error.to_string())
+    };
+    for size in [0, 24, usize::MAX] {
+        let message = format!("block_size: expected 16, 32, 64 or 128, found {size}");
+        assert_eq!(export(size), (ErrorKind::Options, message));
+    }
+}
+
+#[test]
 fn errors_say_what_they_are_about() {
     let open = |folder: &Path, options: &TranslatorOptions| {
         Translator::open_with(folder, options).err().unwrap()

@@ -3,7 +3,7 @@
 use super::tokens::Task;
 use crate::LoadOptions;
 use crate::error::{Error, Result};
-use crate::options::read_options;
+use crate::options::{options_over, read_options};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -213,7 +213,7 @@ impl TranscriptionOptions {
     }
 
     /// As [`TranscriptionOptions::from_json`]; `options` replace `earlier` ones, whichever of their
-    /// names they have.
+    /// names they have. `null` switches a threshold off and restores another default.
     ///
     /// # Errors
     /// As [`TranscriptionOptions::from_json`].
@@ -221,13 +221,13 @@ impl TranscriptionOptions {
         earlier: &Map<String, Value>,
         options: &Map<String, Value>,
     ) -> Result<Self> {
-        let is_replaced = |name: &str| options.keys().any(|other| field(other) == field(name));
-        let kept = earlier.iter().filter(|(name, _)| !is_replaced(name));
-        let renamed = |(name, value): (&String, &Value)| match (name.as_str(), value) {
+        let renamed = |(name, value): (String, Value)| match (name.as_str(), &value) {
             (WITHOUT_TIMESTAMPS, Value::Bool(without)) => ("timestamps".into(), (!without).into()),
-            _ => (name.clone(), value.clone()),
+            _ => (name, value),
         };
-        read_options(&kept.chain(options).map(renamed).collect())
+        let all = options_over(earlier, options, field).into_iter();
+        let set = all.filter(|(name, value)| !value.is_null() || name.ends_with("_threshold"));
+        read_options(&set.map(renamed).collect())
     }
 
     pub(super) fn check(&self) -> Result<()> {
@@ -262,11 +262,15 @@ impl TranscriptionOptions {
             ));
         }
         let is_ordered = self.clip_timestamps.is_sorted()
-            && self.clip_timestamps.iter().all(|time| (0.0..=LONGEST).contains(time));
+            && self.clip_timestamps.iter().all(|time| (0.0..=LONGEST).contains(time))
+            && self.clip_timestamps.chunks_exact(2).all(|clip| clip[0] < clip[1]);
         if !is_ordered {
             return Err(Error::wrong_option(
                 "clip_timestamps",
-                format!("expected times in order, in seconds, found {:?}", self.clip_timestamps),
+                format!(
+                    "expected times in order, in seconds, and clips with a length, found {:?}",
+                    self.clip_timestamps
+                ),
             ));
         }
         self.check_silence()

@@ -15,11 +15,12 @@ use super::words::Aligner;
 use crate::error::{Cause, Error, Result};
 use crate::loaded::LoadedModel;
 use crate::notice::Notice;
+use crate::options::LoadOptions;
 use cognate_audio::{AudioReader, Damage, FeatureExtractor};
 use cognate_export::read_model;
 use cognate_folder::{Configuration, ModelSource, ProcessorSettings, optimum};
 use cognate_generate::{Decoder, Sources};
-use cognate_model::{Attentions, Front, Layout, Names};
+use cognate_model::{Attentions, Front, Layout};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,6 +36,8 @@ pub const SILERO_FILES: [&str; 2] = ["silero_vad_16k_sequence.onnx", "silero_vad
 pub struct Transcriber {
     shared: Arc<Shared>,
     options: TranscriptionOptions,
+    /// The network that finds pauses.
+    silero: Option<Arc<SileroModel>>,
     initial_prompt: Vec<i64>,
     hotwords: Vec<i64>,
 }
@@ -44,8 +47,7 @@ struct Shared {
     tokens: SpeechTokens,
     extractor: FeatureExtractor,
     positions: usize,
-    /// The network that finds pauses, and its file.
-    silero: Option<(SileroModel, PathBuf)>,
+    load: LoadOptions,
 }
 
 /// The text of audio.
@@ -153,25 +155,37 @@ impl Transcriber {
             model.settings(),
         )?;
         let positions = config.max_positions.unwrap_or(0);
-        let silero =
-            match (options.batch, options.voice_detector.clone().or_else(|| silero_in(&folder))) {
-                (2.., Some(path)) => Some((SileroModel::load(&path, load)?, path)),
-                _ => None,
-            };
-        Self::new(Arc::new(Shared { model, tokens, extractor, positions, silero }), options.clone())
+        let load = load.clone();
+        let shared = Arc::new(Shared { model, tokens, extractor, positions, load });
+        Self::new(shared, options.clone(), None)
     }
 
-    /// The same model with other options. The detector of pauses remains.
+    /// The same model with other options.
     ///
     /// # Errors
-    /// If an option contradicts the model.
+    /// If an option contradicts the model, or the detector of pauses cannot be loaded.
     pub fn with(&self, options: TranscriptionOptions) -> Result<Self> {
-        Self::new(self.shared.clone(), options)
+        Self::new(self.shared.clone(), options, self.silero.clone())
     }
 
-    fn new(shared: Arc<Shared>, options: TranscriptionOptions) -> Result<Self> {
+    /// `silero` is the detector of earlier options.
+    fn new(
+        shared: Arc<Shared>,
+        options: TranscriptionOptions,
+        silero: Option<Arc<SileroModel>>,
+    ) -> Result<Self> {
         options.check()?;
-        let Shared { model, tokens, .. } = &*shared;
+        let Shared { model, tokens, load, .. } = &*shared;
+        let file = match &options.voice_detector {
+            _ if options.batch == 1 => None,
+            Some(file) => Some(file.clone()),
+            None => silero_in(model.source().folder()?),
+        };
+        let silero = match (file, silero) {
+            (None, _) => None,
+            (Some(file), Some(silero)) if silero.file() == file => Some(silero),
+            (Some(file), _) => Some(Arc::new(SileroModel::load(&file, load)?)),
+        };
         let vocab = model.config().vocab;
         if let Some(id) = options
             .suppress_tokens
@@ -211,7 +225,7 @@ impl Transcriber {
                 format!("expected at most {longest} tokens, found {}", hotwords.len()),
             ));
         }
-        Ok(Self { shared, options, initial_prompt, hotwords })
+        Ok(Self { shared, options, silero, initial_prompt, hotwords })
     }
 
     /// The loaded model.
@@ -226,10 +240,9 @@ impl Transcriber {
 
     /// What finds the pauses in which windows are cut, if they are decoded in batches.
     pub fn voice_detector(&self) -> Option<String> {
-        let name =
-            self.shared.silero.as_ref().map_or("the energy of the audio".into(), |(_, path)| {
-                format!("Silero's detector {}", path.display())
-            });
+        let name = self.silero.as_ref().map_or("the energy of the audio".into(), |silero| {
+            format!("Silero's detector {}", silero.file().display())
+        });
         (self.options.batch > 1).then_some(name)
     }
 
@@ -277,8 +290,8 @@ impl Transcriber {
             Padding::ToWindow
         };
         let mut detector = (options.batch > 1).then(|| -> Box<dyn VoiceDetector> {
-            match &self.shared.silero {
-                Some((silero, _)) => Box::new(silero.detector()),
+            match &self.silero {
+                Some(silero) => Box::new(silero.detector()),
                 None => Box::new(Energy::default()),
             }
         });
@@ -370,8 +383,7 @@ pub(super) fn end_of_speech(segments: &[Segment]) -> Option<f64> {
 
 /// Checks that a decoder outputs the attention by which words are aligned.
 fn check_attentions(model: &LoadedModel) -> Result<()> {
-    let name = Names::cross_attentions(0);
-    if model.sessions().iter().any(|session| session.outputs().contains(&name)) {
+    if model.gives_attentions() {
         return Ok(());
     }
     let message = format!(

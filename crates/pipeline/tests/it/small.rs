@@ -180,6 +180,14 @@ fn options_of_a_call_are_those_of_a_model_loaded_with_them() {
     let [beams, others] = [&beams, &others].map(|options| options.as_object().unwrap());
     let later = TranscriptionOptions::from_json_over(beams, others).unwrap();
     assert_eq!((later.beam_size, later.seed), (2, 3));
+    // A threshold is switched off, another option has its default.
+    let [given, none] = [
+        json!({ "logprob_threshold": -2.0, "seed": 3 }),
+        json!({ "logprob_threshold": null, "seed": null }),
+    ];
+    let [given, none] = [&given, &none].map(|options| options.as_object().unwrap());
+    let later = TranscriptionOptions::from_json_over(given, none).unwrap();
+    assert_eq!((later.log_probability_threshold, later.seed), (None, 0));
     // As OpenAI's names and values.
     let [given, meant] = [
         json!({ "without_timestamps": true, "sample_len": 9, "suppress_tokens": "-1, 5", "clip_timestamps": "0.5,1" }),
@@ -190,7 +198,11 @@ fn options_of_a_call_are_those_of_a_model_loaded_with_them() {
     for (options, message) in [
         (
             json!({ "clip_timestamps": [2, 1] }),
-            "clip_timestamps: expected times in order, in seconds, found [2.0, 1.0]",
+            "clip_timestamps: expected times in order, in seconds, and clips with a length, found [2.0, 1.0]",
+        ),
+        (
+            json!({ "clip_timestamps": [1, 1] }),
+            "clip_timestamps: expected times in order, in seconds, and clips with a length, found [1.0, 1.0]",
         ),
         (json!({ "clip_timestamps": "1,x" }), "clip_timestamps: expected a number, found \"x\""),
         (json!({ "length_penalty": 1.5 }), "length_penalty: expected 0 to 1, found 1.5"),
@@ -205,6 +217,8 @@ fn options_of_a_call_are_those_of_a_model_loaded_with_them() {
     ] {
         assert_eq!(refused(options), message);
     }
+    let no_file = refused(json!({ "batch": 2, "voice_detector": "no-such-file" }));
+    assert!(no_file.contains("no-such-file"), "{no_file}");
     assert!(refused(json!({ "colour": 1 })).starts_with("unknown field `colour`"));
     assert_eq!(
         refused(json!({ "temperature": "warm" })),

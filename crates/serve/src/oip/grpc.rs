@@ -18,7 +18,7 @@ use http_body_util::{BodyExt, Full};
 use prost::Message;
 use proto::{
     Empty, IndexedModel, InferContents, InferInput, InferOutput, InferRequest, InferResponse,
-    Metadata, ModelRequest, Named, RepositoryIndex, State as Answer, TensorMetadata,
+    Metadata, ModelRequest, Named, Parameter, RepositoryIndex, State as Answer, TensorMetadata,
 };
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -133,7 +133,11 @@ async fn infer(server: &Server, request: InferRequest) -> Result<InferResponse, 
         .map(|(input, raw)| tensor(input, raw))
         .collect::<Result<_, _>>()?;
     let parameters = parameters.into_iter().filter(|(name, _)| !RESERVED.contains(&name.as_str()));
-    let parameters = parameters.filter_map(|(name, value)| Some((name, value.json()?))).collect();
+    let parameter = |(name, value): (String, Parameter)| match value.json() {
+        Some(value) => Ok((name, value)),
+        None => Err(Failure::bad(format_args!("{name}: expected a text or a finite number"))),
+    };
+    let parameters = parameters.map(parameter).collect::<Result<_, _>>()?;
     let wanted: Vec<_> = outputs.into_iter().map(|output| output.name).collect();
     let found = served.infer(inputs, parameters, &wanted).await?;
     let mut response = InferResponse {

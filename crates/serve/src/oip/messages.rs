@@ -5,7 +5,7 @@ use super::{Answered, VERSION};
 use crate::error::Failure;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::IntoResponse;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
 /// The length of the JSON, if binary tensors follow it.
@@ -15,11 +15,18 @@ pub(crate) const JSON_LENGTH: HeaderName =
 #[derive(Deserialize)]
 pub(super) struct InferRequest {
     id: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_null")]
     pub(super) parameters: Map<String, Value>,
     inputs: Vec<InputTensor>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_null")]
     outputs: Vec<RequestedOutput>,
+}
+
+/// A value, or its default for null.
+fn or_null<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    value: D,
+) -> Result<T, D::Error> {
+    Option::deserialize(value).map(Option::unwrap_or_default)
 }
 
 #[derive(Deserialize)]
@@ -27,7 +34,7 @@ struct InputTensor {
     name: String,
     shape: Vec<u64>,
     datatype: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_null")]
     parameters: Map<String, Value>,
     data: Option<Value>,
 }
@@ -35,7 +42,7 @@ struct InputTensor {
 #[derive(Deserialize)]
 struct RequestedOutput {
     name: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_null")]
     parameters: Map<String, Value>,
 }
 

@@ -5,16 +5,25 @@ use crate::client::{Client, framed, server};
 use flate2::Compression;
 use flate2::read::{GzEncoder, ZlibEncoder};
 use prost::Message;
+use std::collections::HashMap;
 use std::io::Read;
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct InferRequest {
     #[prost(string, tag = "1")]
     model_name: String,
+    #[prost(map = "string, message", tag = "4")]
+    parameters: HashMap<String, Parameter>,
     #[prost(message, repeated, tag = "5")]
     inputs: Vec<Input>,
     #[prost(bytes = "vec", repeated, tag = "7")]
     raw_input_contents: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Parameter {
+    #[prost(double, optional, tag = "4")]
+    double: Option<f64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -44,7 +53,7 @@ pub(crate) fn request(texts: &[&[u8]]) -> InferRequest {
         shape: vec![texts.len() as i64],
         contents: Some(contents),
     };
-    InferRequest { model_name: "multi30k".into(), inputs: vec![input], raw_input_contents: vec![] }
+    InferRequest { model_name: "multi30k".into(), inputs: vec![input], ..InferRequest::default() }
 }
 
 fn infer(client: Client, request: &InferRequest) -> (u32, String) {
@@ -66,6 +75,17 @@ fn texts_must_be_utf8() {
     for wrong in [request(&[b"a\xff"]), raw] {
         let (code, message) = infer(client, &wrong);
         assert!(code == 3 && message.contains("string 0: invalid utf-8"), "{code} {message}");
+    }
+}
+
+#[test]
+fn parameters_must_be_finite() {
+    let client = server(&[]);
+    for double in [Some(f64::NAN), Some(f64::INFINITY), None] {
+        let mut wrong = request(&[DOGS]);
+        wrong.parameters.insert("repetition_penalty".into(), Parameter { double });
+        let (code, message) = infer(client, &wrong);
+        assert!(code == 3 && message.contains("repetition_penalty: expected"), "{code} {message}");
     }
 }
 

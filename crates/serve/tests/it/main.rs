@@ -50,6 +50,19 @@ fn libretranslate() {
         (status, serde_json::from_slice::<Value>(&answer).unwrap()),
         (200, json!({ "translatedText": DOGS[1] }))
     );
+    let form = "--x\r\nContent-Disposition: form-data; name=\"q\"\r\n\r\nTwo dogs are playing in the snow.\r\n\
+                --x\r\nContent-Disposition: form-data; name=\"source\"\r\n\r\nen\r\n\
+                --x\r\nContent-Disposition: form-data; name=\"target\"\r\n\r\nde\r\n--x--\r\n";
+    let (status, answer) =
+        client.post("/translate", "multipart/form-data; boundary=x", form.as_bytes());
+    assert_eq!(
+        (status, serde_json::from_slice::<Value>(&answer).unwrap()),
+        (200, json!({ "translatedText": DOGS[1] }))
+    );
+    // Each language is translated into itself.
+    let same =
+        translate(json!({ "q": [DOGS[1], ""], "source": "de", "target": "de", "alternatives": 1 }));
+    assert_eq!(same, json!({ "translatedText": [DOGS[1], ""], "alternatives": [[], []] }));
     let found = translate(
         json!({ "q": BICYCLE[0], "source": "auto", "target": target, "alternatives": 2 }),
     );
@@ -64,7 +77,7 @@ fn libretranslate() {
     );
     assert_eq!(
         client.get("/languages"),
-        json!([{ "code": "en", "name": "English", "targets": ["de"] }])
+        json!([{ "code": "en", "name": "English", "targets": ["de", "en"] }])
     );
     assert_eq!(client.json("/detect", &json!({ "q": "Two dogs" }))[0]["language"], "en");
     assert_eq!(client.get("/health"), json!({ "status": "ok" }));
@@ -138,6 +151,17 @@ fn open_inference_protocol() {
         "{found}"
     );
 
+    let tensor =
+        json!({ "name": "text_input", "datatype": "BYTES", "shape": [1], "data": [DOGS[0]] });
+    let one = json!({ "inputs": [tensor], "parameters": { "num_beams": 2, "n_best": 1 }, "outputs": null });
+    let found = client.json("/v2/models/multi30k/infer", &one);
+    assert_eq!(found["outputs"][0]["shape"], json!([1]));
+    let found = client.json(
+        "/v2/models/multi30k/versions/1/generate",
+        &json!({ "text_input": DOGS[0], "parameters": {} }),
+    );
+    assert_eq!(found["text_output"], DOGS[1]);
+
     let texts = binary(&[BICYCLE[0], DOGS[0]]);
     let parameters = json!({ "binary_data_size": texts.len() });
     let head = json!({ "inputs": [{ "name": "text_input", "datatype": "BYTES", "shape": [2], "parameters": parameters }],
@@ -173,7 +197,7 @@ fn generation_and_its_stream() {
 }
 
 /// Path, body, and the status and a part of the error.
-const BAD: [(&str, &str, u16, &str); 25] = [
+const BAD: [(&str, &str, u16, &str); 30] = [
     ("/translate", "{", 400, "the body: EOF"),
     ("/translate", "[]", 400, "the body: invalid type"),
     ("/translate", "\u{0}", 400, "the body:"),
@@ -259,6 +283,26 @@ const BAD: [(&str, &str, u16, &str); 25] = [
         "target_language",
     ),
     (
+        "/v2/models/multi30k/generate",
+        r#"{"text_input":"a","do_sample":true,"temperature":0}"#,
+        400,
+        "temperature: expected a number from 1e-30 to 1e30, found 0",
+    ),
+    ("/v2/models/multi30k/generate", r#"{"text_input":"a","top_p":2}"#, 400, "top_p: expected"),
+    (
+        "/v2/models/multi30k/generate",
+        r#"{"text_input":"a","length_penalty":1e300}"#,
+        400,
+        "length_penalty: expected a finite number",
+    ),
+    (
+        "/v2/models/multi30k/generate",
+        r#"{"text_input":"a","alignments":true}"#,
+        400,
+        "gives no attention weights",
+    ),
+    ("/v2/models/multi30k/versions/2/generate", "{}", 404, "expected version 1, found 2"),
+    (
         "/v2/models/multi30k/generate_stream",
         r#"{"text_input":"a","num_beams":4}"#,
         400,
@@ -308,6 +352,16 @@ fn bad_requests_are_answered_in_the_form_of_errors() {
     assert_eq!(client.post("/nothing", "application/json", b"{}").0, 404);
     assert_eq!(client.post("/health", "application/json", b"{}").0, 405);
     assert_eq!(client.raw(b"nonsense\r\n\r\n").0, 400);
+    let cut = client.send("POST", "/translate", "Transfer-Encoding: chunked", b"ZZ\r\n");
+    assert!(cut.0 == 400 && String::from_utf8_lossy(&cut.2).contains("the body: "), "{}", cut.1);
+    for (path, status) in [("/v1/nope", 404), ("/v1/audio/transcriptions", 405)] {
+        let (found, _, answer) = client.send("DELETE", path, "X-A: b", b"");
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(
+            (found, answer["error"]["type"].as_str()),
+            (status, Some("invalid_request_error"))
+        );
+    }
     assert_eq!(
         client.json("/v2/models/multi30k/generate", &json!({ "text_input": DOGS[0] }))["text_output"],
         DOGS[1]
@@ -398,9 +452,13 @@ fn keys() {
         status("X-A: b", "secre"),
         status("X-A: b", "other"),
         status("Authorization: Bearer secret", ""),
+        status("Authorization: bearer  secret", ""),
+        status("Authorization: Basic secret", ""),
         status("X-API-Key: secret", ""),
     ];
-    assert_eq!(found, [401, 401, 200, 200, 200]);
+    assert_eq!(found, [401, 401, 200, 200, 200, 401, 200]);
+    let (_, head, _) = client.send("GET", "/v2", "X-A: b", b"");
+    assert!(head.contains("www-authenticate: Bearer"), "{head}");
     assert_eq!(
         client.post("/v2/models/multi30k/generate", "application/json", br#"{"text_input":"a"}"#).0,
         401
@@ -458,6 +516,22 @@ fn wrong_starts_are_refused() {
             .contains("expected the name of a --model of text, found other")
     );
     assert!(start(&["--model", &model, "--api-keys", "/no/such"]).contains("/no/such"));
-    assert!(start(&["--model", &model, "--cors", "\u{1}"]).contains("--cors: expected an origin"));
+    for origin in ["\u{1}", "", "hello world", "example.org", "https://example.org/"] {
+        let error = start(&["--model", &model, "--cors", origin]);
+        assert!(error.contains("--cors: expected an origin"), "{origin:?}: {error}");
+    }
+    assert!(
+        start(&[
+            "--model",
+            &model,
+            "--languages",
+            "multi30k=en-de",
+            "--languages",
+            "multi30k=en-fr"
+        ])
+        .contains("--languages: the name multi30k is given twice")
+    );
+    let most = usize::MAX.to_string();
+    start(&["--model", &model, "--max-connections", &most, "--max-audio-requests", &most]);
     assert!(start(&["--model", &model, "--listen", "192.0.2.1:1"]).contains("192.0.2.1:1"));
 }

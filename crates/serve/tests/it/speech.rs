@@ -219,6 +219,8 @@ fn bad_forms_are_answered_in_the_form_of_openai() {
     posted("no file", None, model, 400, "file: missing");
     posted("no model", Some(b"a"), &[], 400, "model: missing");
     posted("no audio", Some(b"nonsense"), model, 400, "file: expected audio");
+    let streamed: &[(&str, &str)] = &[("model", "whisper-1"), ("stream", "true")];
+    posted("streamed", Some(b"nonsense"), streamed, 400, "file: expected audio");
     posted("empty", Some(b""), model, 400, "file: expected audio");
     posted("large", Some(&[0; 250_000]), model, 413, "the form");
     posted(

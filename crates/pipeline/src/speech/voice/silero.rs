@@ -11,7 +11,7 @@ use cognate_audio::SAMPLE_RATE;
 use cognate_runtime::{Device, Engine, Loaded, Options, Session, Value, Values};
 use ndarray::{Array2, Array3, arr0, s};
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The samples of a block.
@@ -29,6 +29,7 @@ const HOP: usize = 160;
 
 /// The network.
 pub(crate) struct SileroModel {
+    file: PathBuf,
     graph: Arc<dyn Loaded>,
     form: Form,
 }
@@ -83,7 +84,12 @@ impl SileroModel {
             );
             return Err(Cause::InFolder(message).into());
         };
-        Ok(Self { graph, form })
+        Ok(Self { file: path.to_owned(), graph, form })
+    }
+
+    /// The file that was loaded.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
     }
 
     /// A detector for one stream of audio.

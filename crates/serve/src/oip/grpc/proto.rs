@@ -119,11 +119,13 @@ enum Choice {
 }
 
 impl Parameter {
+    /// The value, unless it is missing or JSON has no such number.
     pub(super) fn json(self) -> Option<Value> {
         Some(match self.choice? {
             Choice::Bool(value) => json!(value),
             Choice::Int64(value) => json!(value),
             Choice::String(value) => json!(value),
+            Choice::Double(value) if !value.is_finite() => return None,
             Choice::Double(value) => json!(value),
             Choice::Uint64(value) => json!(value),
         })

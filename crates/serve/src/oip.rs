@@ -192,6 +192,17 @@ impl Server {
         }
     }
 
+    /// The name of a model, of which a request with these headers asks for a version.
+    fn name_of_version(
+        &self,
+        headers: &HeaderMap,
+        path: (String, String),
+    ) -> Result<String, Failure> {
+        self.authorise(headers, None)?;
+        self.of_version(&path)?;
+        Ok(path.0)
+    }
+
     /// The names of the models that the protocol serves.
     fn served_names(&self) -> impl Iterator<Item = &str> {
         self.models
@@ -420,9 +431,8 @@ pub(crate) async fn generate_version(
     Path(path): Path<(String, String)>,
     request: Request,
 ) -> Answered {
-    server.authorise(request.headers(), None)?;
-    server.of_version(&path)?;
-    generate(State(server), Path(path.0), request).await
+    let name = server.name_of_version(request.headers(), path)?;
+    generate(State(server), Path(name), request).await
 }
 
 /// `POST /v2/models/{model}/versions/{version}/generate_stream`
@@ -431,9 +441,8 @@ pub(crate) async fn generate_stream_version(
     Path(path): Path<(String, String)>,
     request: Request,
 ) -> Answered {
-    server.authorise(request.headers(), None)?;
-    server.of_version(&path)?;
-    generate_stream(State(server), Path(path.0), request).await
+    let name = server.name_of_version(request.headers(), path)?;
+    generate_stream(State(server), Path(name), request).await
 }
 
 /// `POST /v2/models/{model}/generate_stream`: server-sent events, each with a part of the text.

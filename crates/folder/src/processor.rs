@@ -34,9 +34,14 @@ impl ProcessorSettings {
         if let Some(text) = read_if_there(&path)? {
             let settings: Value = serde_json::from_str(&text)
                 .map_err(|error| Error::new(ErrorKind::Model, path.display(), error))?;
-            if let Some(part) = settings.get(input) {
-                let place = format!("{}: {input}", path.display());
-                return Ok(Self { place, text: part.to_string() });
+            let place = format!("{}: {input}", path.display());
+            match settings.get(input) {
+                None | Some(Value::Null) => {}
+                Some(part @ Value::Object(_)) => return Ok(Self { place, text: part.to_string() }),
+                Some(other) => {
+                    let message = format!("expected an object of settings, found {other}");
+                    return Err(Error::new(ErrorKind::Model, place, message));
+                }
             }
         }
         let path = folder.join(PREPROCESSOR_CONFIG);

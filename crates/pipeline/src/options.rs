@@ -249,7 +249,7 @@ impl DecodingOptions {
         tokenizer: &Tokenizer,
     ) -> Result<Settings> {
         self.limit(&mut settings, config)?;
-        // What is wrong is refused also if it is not used.
+        // Invalid values are rejected even if sampling is off.
         let sampling = self.sampling(settings.sampling.unwrap_or_default());
         sampling.check()?;
         if config.parts == Parts::Decoder {

@@ -24,7 +24,7 @@ pub(crate) struct Stream {
     process: u32,
 }
 
-/// What the thread says.
+/// A message of the thread.
 enum Message {
     Part(String),
     Ended(Box<Translation>),

@@ -20,27 +20,37 @@ use std::time::Duration;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 /// A failure in OpenAI's form.
-pub(crate) struct OpenAiFailure(Failure);
+pub(crate) struct OpenAiFailure {
+    failure: Failure,
+    code: Option<&'static str>,
+}
 
 type Answered = Result<Response, OpenAiFailure>;
 
 impl From<Failure> for OpenAiFailure {
     fn from(failure: Failure) -> Self {
-        Self(failure)
+        let code = match failure.status {
+            StatusCode::UNAUTHORIZED => Some("invalid_api_key"),
+            StatusCode::NOT_FOUND => Some("model_not_found"),
+            _ => None,
+        };
+        Self { failure, code }
     }
 }
 
 impl OpenAiFailure {
+    /// The failure of a path or method that does not exist.
+    pub(crate) fn of_path(failure: Failure) -> Self {
+        Self { failure, code: None }
+    }
+
     /// `{"error": {"message", "type", "param", "code"}}`
-    fn object(Self(failure): &Self) -> Value {
-        let (kind, code) = match failure.status {
-            StatusCode::UNAUTHORIZED => ("invalid_request_error", Some("invalid_api_key")),
-            StatusCode::NOT_FOUND if failure.message.contains("model") => {
-                ("invalid_request_error", Some("model_not_found"))
-            }
-            StatusCode::TOO_MANY_REQUESTS => ("rate_limit_error", None),
-            status if status.is_server_error() => ("server_error", None),
-            _ => ("invalid_request_error", None),
+    fn object(&self) -> Value {
+        let Self { failure, code } = self;
+        let kind = match failure.status {
+            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+            status if status.is_server_error() => "server_error",
+            _ => "invalid_request_error",
         };
         let error =
             json!({ "message": failure.message, "type": kind, "param": null, "code": code });
@@ -50,8 +60,8 @@ impl OpenAiFailure {
 
 impl IntoResponse for OpenAiFailure {
     fn into_response(self) -> Response {
-        let mut response = json(self.0.status, &Self::object(&self));
-        self.0.advise(&mut response);
+        let mut response = json(self.failure.status, &self.object());
+        self.failure.advise(&mut response);
         response
     }
 }
@@ -204,7 +214,7 @@ fn stream(
         let write = |value: &Value| {
             sender.send(Ok::<_, std::convert::Infallible>(format!("data: {value}\n\n"))).is_ok()
         };
-        let failed = |failure: Failure| write(&OpenAiFailure::object(&failure.into()));
+        let failed = |failure: Failure| write(&OpenAiFailure::from(failure).object());
         let parts = async {
             let mut next = Ok(first);
             loop {

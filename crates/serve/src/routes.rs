@@ -77,7 +77,7 @@ pub(crate) fn routes(server: &Arc<Server>, arguments: &Arguments) -> Result<Rout
 /// A failure in the form of the path's API.
 fn refused(uri: &Uri, failure: Failure) -> Response {
     if uri.path().starts_with("/v1/") {
-        OpenAiFailure::from(failure).into_response()
+        OpenAiFailure::of_path(failure).into_response()
     } else {
         failure.into_response()
     }

@@ -112,7 +112,10 @@ fn features_may_be_described_as_transformers_5_does() {
         refused.contains("processor_config.json: feature_extractor: feature_size: expected 1 to"),
         "{refused}"
     );
-    fs::write(&newer, r#"{"processor_class": "WhisperProcessor"}"#).unwrap();
+    fs::write(&newer, r#"{"feature_extractor": 3}"#).unwrap();
+    let refused = transcribe().failed(1);
+    assert!(refused.ends_with("feature_extractor: expected an object of settings, found 3"));
+    fs::write(&newer, r#"{"feature_extractor": null}"#).unwrap();
     let refused = transcribe().failed(1);
     assert!(refused.contains("preprocessor_config.json: missing"), "{refused}");
 }

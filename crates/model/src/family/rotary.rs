@@ -18,10 +18,11 @@ struct Angles<'f> {
 pub(super) fn rotary(fields: &Fields, max_positions: usize) -> (f32, RotaryScaling) {
     let base = fields.positive("rope_theta", ROTARY_BASE);
     let fraction = fields.positive("partial_rotary_factor", 1.0);
-    // In the order of transformers 5.
+    // In the order of transformers 5, for which an empty object is none.
     let Some((field, found)) = ["rope_scaling", "rope_parameters"]
         .into_iter()
-        .find_map(|field| Some((field, fields.present(field)?)))
+        .filter_map(|field| Some((field, fields.present(field)?)))
+        .find(|(_, found)| found.as_object().is_none_or(|object| !object.is_empty()))
     else {
         refuse_part(fields, f64::from(fraction));
         return (base, RotaryScaling::None);

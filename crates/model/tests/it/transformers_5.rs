@@ -48,6 +48,9 @@ fn rotary_angles_are_those_of_the_file() {
     config["rope_scaling"] = Value::Null;
     assert_eq!(read(&config).unwrap(), scaled);
 
+    config["rope_scaling"] = json!({});
+    assert_eq!(read(&config).unwrap(), scaled);
+
     config["rope_parameters"]["partial_rotary_factor"] = json!(0.5);
     insta::assert_snapshot!(read(&config).unwrap_err(), @"config.json: partial_rotary_factor 0.5 is not supported; expected 1");
     config["rope_parameters"] = json!({ "full_attention": { "rope_type": "default" } });

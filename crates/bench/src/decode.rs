@@ -16,6 +16,7 @@ use fs_err as fs;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use self::gpu::GPU_WAYS;
 use self::limits::Limits;
 use self::report::{Block, Report, Row};
 use self::shape::{Column, SHAPES, Shape};
@@ -24,6 +25,7 @@ use super::driver::{Answer, Driver};
 use super::machine::Machine;
 use super::rows::{is_chosen, judge};
 use super::{peers, record};
+use clap::builder::PossibleValuesParser;
 use cognate_runtime::Device;
 use std::path::PathBuf;
 use xtask::python;
@@ -64,7 +66,7 @@ pub struct Options {
     pub threads: Vec<usize>,
     /// Programs to run, separated by commas; on a GPU pytorch-f16, ct2-f16, cognate-f16 and
     /// cognate-f32, and if named cognate-portable-f16
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = ways::names())]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = names())]
     pub only: Vec<String>,
     /// Device of the programs: cpu, or an NVIDIA GPU, such as cuda, in half precision
     #[arg(long, default_value_t)]
@@ -102,7 +104,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         !options.batch.contains(&0) && !options.beams.contains(&0) && !options.threads.contains(&0),
         "expected numbers from 1 on"
     );
-    let names = ways::names_on(options.device);
+    let names = names_on(options.device);
     if let Some(other) = options.only.iter().find(|name| !names.contains(&name.as_str())) {
         bail!("--only: expected some of {} on {}, found {other}", names.join(", "), options.device);
     }
@@ -234,4 +236,18 @@ fn check(answer: &Answer, shape: &Shape, batch: usize) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// The names, for the command line.
+fn names() -> PossibleValuesParser {
+    let on_gpu = GPU_WAYS.iter().map(|way| way.name);
+    PossibleValuesParser::new(WAYS.iter().map(|way| way.name).chain(on_gpu))
+}
+
+/// The names of the programs that run on a device.
+fn names_on(device: Device) -> Vec<&'static str> {
+    match device.is_gpu() {
+        true => GPU_WAYS.iter().map(|way| way.name).collect(),
+        false => WAYS.iter().map(|way| way.name).collect(),
+    }
 }

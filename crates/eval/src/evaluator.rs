@@ -23,7 +23,7 @@ pub struct Evaluator<F> {
     threads: NonZeroUsize,
 }
 
-impl<F: Float> Evaluator<F> {
+impl<F: Precision> Evaluator<F> {
     /// An evaluator for `program`; weights are read at the first run.
     pub fn new(program: &Program) -> Self {
         let graph = program.graph();
@@ -98,8 +98,40 @@ impl<F: Float> Evaluator<F> {
     }
 }
 
+/// A precision in which the evaluator computes: `f32` or `f64`.
+pub trait Precision: Float {
+    /// [`Evaluator::run_observed`], compiled for each precision in this crate and not in its
+    /// callers.
+    #[doc(hidden)]
+    fn evaluate(
+        evaluator: &mut Evaluator<Self>,
+        input: &dyn Fn(&str) -> Option<Value<Self>>,
+        observe: &mut dyn FnMut(&Node, &Value<Self>),
+    ) -> Result<Vec<(String, Value<Self>)>, Error>;
+}
+
+impl Precision for f32 {
+    fn evaluate(
+        evaluator: &mut Evaluator<Self>,
+        input: &dyn Fn(&str) -> Option<Value<Self>>,
+        observe: &mut dyn FnMut(&Node, &Value<Self>),
+    ) -> Result<Vec<(String, Value<Self>)>, Error> {
+        evaluate(evaluator, input, observe)
+    }
+}
+
+impl Precision for f64 {
+    fn evaluate(
+        evaluator: &mut Evaluator<Self>,
+        input: &dyn Fn(&str) -> Option<Value<Self>>,
+        observe: &mut dyn FnMut(&Node, &Value<Self>),
+    ) -> Result<Vec<(String, Value<Self>)>, Error> {
+        evaluate(evaluator, input, observe)
+    }
+}
+
 /// The outputs of one run.
-pub(crate) fn evaluate<F: Float>(
+fn evaluate<F: Precision>(
     evaluator: &mut Evaluator<F>,
     input: &dyn Fn(&str) -> Option<Value<F>>,
     observe: &mut dyn FnMut(&Node, &Value<F>),
@@ -185,7 +217,7 @@ pub(crate) fn evaluate<F: Float>(
         .collect())
 }
 
-fn checked<F: Float>(
+fn checked<F: Precision>(
     graph: &Graph,
     node: &Node,
     value: Option<Value<F>>,
@@ -217,7 +249,7 @@ fn recipe<'p>(program: &'p Program, node: &Node) -> &'p Recipe {
     program.weights().get(&node.name).expect("a program has a weight for each parameter")
 }
 
-fn weight<F: Float>(program: &Program, node: &Node) -> ArcArray<F, IxDyn> {
+fn weight<F: Precision>(program: &Program, node: &Node) -> ArcArray<F, IxDyn> {
     let recipe = recipe(program, node);
     Array::from_shape_vec(IxDyn(recipe.shape()), recipe.values())
         .expect("a recipe gives as many values as its shape holds")
@@ -225,7 +257,7 @@ fn weight<F: Float>(program: &Program, node: &Node) -> ArcArray<F, IxDyn> {
 }
 
 /// The carried values after a loop.
-fn iterate<F: Float>(
+fn iterate<F: Precision>(
     repeat: &Loop,
     body: &mut Evaluator<F>,
     inputs: &[&Value<F>],
@@ -251,7 +283,7 @@ fn iterate<F: Float>(
 }
 
 /// The value of one node: one function per operation.
-fn compute<F: Float>(
+fn compute<F: Precision>(
     node: &Node,
     inputs: &[&Value<F>],
     bindings: &Bindings,
@@ -323,7 +355,7 @@ fn compute<F: Float>(
             conv::conv(conv, &sizes, inputs)
         }
         Op::Softmax => ops::softmax(inputs[0]),
-        Op::LogSoftmax => ops::log_softmax(inputs[0]),
+        Op::LogSoftmax => sums::log_softmax(inputs[0]),
         Op::LogSumExp => sums::log_sum_exp(inputs[0]),
         Op::ShiftedExp => sums::shifted_exp(inputs[0]),
         Op::LayerNorm { epsilon } => ops::layer_norm(inputs[0], inputs[1], inputs[2], *epsilon),

@@ -36,5 +36,5 @@ mod sums;
 mod value;
 
 pub use error::{Error, ErrorKind};
-pub use evaluator::Evaluator;
+pub use evaluator::{Evaluator, Precision};
 pub use value::{Float, Value};

@@ -375,10 +375,6 @@ pub(crate) fn rms_norm<F: Float>(x: &Value<F>, scale: &Value<F>, epsilon: f32) -
     Value::Float(out.into_shared())
 }
 
-pub(crate) fn log_softmax<F: Float>(x: &Value<F>) -> Value<F> {
-    binary(Binary::Sub, x, &crate::sums::log_sum_exp(x))
-}
-
 fn broadcast_shape(left: &[usize], right: &[usize]) -> Vec<usize> {
     let rank = left.len().max(right.len());
     let size = |shape: &[usize], axis: usize| {

@@ -1,8 +1,8 @@
 //! Sums, expansions and statistics of rows.
 
-use crate::ops::{INFERRED, float, int};
+use crate::ops::{INFERRED, binary, float, int};
 use crate::{Float, Value};
-use cognate_graph::Statistic;
+use cognate_graph::{Binary, Statistic};
 use ndarray::{ArcArray, Axis, Ix2, IxDyn, LinalgScalar};
 
 /// Sums along `axes`, each of which keeps size 1.
@@ -108,4 +108,8 @@ fn of_rows<F: Float>(x: &Value<F>, number: impl Fn(&[F]) -> F) -> Value<F> {
         number(row.as_slice().expect("rows of the standard layout are contiguous"))
     });
     Value::Float(numbers.insert_axis(last).into_shared())
+}
+
+pub(crate) fn log_softmax<F: Float>(x: &Value<F>) -> Value<F> {
+    binary(Binary::Sub, x, &log_sum_exp(x))
 }

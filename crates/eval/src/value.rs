@@ -1,11 +1,9 @@
 //! Values of the evaluator.
 
-use crate::evaluator::evaluate;
-use crate::{Error, Evaluator};
-use cognate_graph::{DType, Node, bf16, f16};
+use cognate_graph::{DType, bf16, f16};
 use ndarray::{ArcArray, ArrayD, IxDyn, NdFloat};
 
-/// A precision in which the evaluator computes: `f32` or `f64`.
+/// The numbers of a [`Precision`](crate::Precision).
 pub trait Float: NdFloat + From<f32> {
     /// The error function.
     fn erf(self) -> Self;
@@ -19,15 +17,6 @@ pub trait Float: NdFloat + From<f32> {
 
     /// Rounded to bfloat16 in the same way.
     fn round_to_bf16(self) -> Self;
-
-    /// [`Evaluator::run_observed`], compiled for each precision in this crate and not in its
-    /// callers.
-    #[doc(hidden)]
-    fn evaluate(
-        evaluator: &mut Evaluator<Self>,
-        input: &dyn Fn(&str) -> Option<Value<Self>>,
-        observe: &mut dyn FnMut(&Node, &Value<Self>),
-    ) -> Result<Vec<(String, Value<Self>)>, Error>;
 }
 
 impl Float for f32 {
@@ -46,14 +35,6 @@ impl Float for f32 {
     fn round_to_bf16(self) -> Self {
         bf16::from_f32(self).to_f32()
     }
-
-    fn evaluate(
-        evaluator: &mut Evaluator<Self>,
-        input: &dyn Fn(&str) -> Option<Value<Self>>,
-        observe: &mut dyn FnMut(&Node, &Value<Self>),
-    ) -> Result<Vec<(String, Value<Self>)>, Error> {
-        evaluate(evaluator, input, observe)
-    }
 }
 
 impl Float for f64 {
@@ -71,14 +52,6 @@ impl Float for f64 {
 
     fn round_to_bf16(self) -> Self {
         bf16::from_f64(self).to_f64()
-    }
-
-    fn evaluate(
-        evaluator: &mut Evaluator<Self>,
-        input: &dyn Fn(&str) -> Option<Value<Self>>,
-        observe: &mut dyn FnMut(&Node, &Value<Self>),
-    ) -> Result<Vec<(String, Value<Self>)>, Error> {
-        evaluate(evaluator, input, observe)
     }
 }
 

@@ -236,3 +236,23 @@ pub struct DimensionProto {
     #[prost(string, optional, tag = "2")]
     pub dim_param: Option<String>,
 }
+
+/// The bits of an element; 0 if elements have no fixed size.
+pub(crate) fn element_bits(number: i32) -> u64 {
+    let Ok(data_type) = DataType::try_from(number) else { return 0 };
+    match data_type {
+        DataType::Undefined | DataType::String => 0,
+        DataType::Uint4 | DataType::Int4 | DataType::Float4e2m1 => 4,
+        DataType::Uint8
+        | DataType::Int8
+        | DataType::Bool
+        | DataType::Float8e4m3fn
+        | DataType::Float8e4m3fnuz
+        | DataType::Float8e5m2
+        | DataType::Float8e5m2fnuz => 8,
+        DataType::Uint16 | DataType::Int16 | DataType::Float16 | DataType::Bfloat16 => 16,
+        DataType::Float | DataType::Int32 | DataType::Uint32 => 32,
+        DataType::Int64 | DataType::Uint64 | DataType::Double | DataType::Complex64 => 64,
+        DataType::Complex128 => 128,
+    }
+}

@@ -11,7 +11,7 @@
 
 use crate::batch::{Event, Prompt};
 use crate::constraints::Context;
-use crate::running::{Observer, Search};
+use crate::hypotheses::{Observer, Search};
 use crate::sampling::Generator;
 use crate::scores::{
     Candidates, Columns, Continuation, Row, Unusable, best_continuations, check, log_softmax,

@@ -2,7 +2,7 @@
 
 use crate::batch::{Event, Prompt};
 use crate::constraints::Context;
-use crate::running::{Observer, Search};
+use crate::hypotheses::{Observer, Search};
 use crate::sampling::Generator;
 use crate::scores::{Row, Unusable, largest, log_softmax};
 use crate::{Hypothesis, Result, Settings, alignment};

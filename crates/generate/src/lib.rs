@@ -26,6 +26,7 @@ mod follow;
 mod forced;
 mod generation_config;
 mod hugging_face;
+mod hypotheses;
 mod independent;
 mod logits;
 mod running;

@@ -394,3 +394,13 @@ fn count(values: Tensor<'_>) -> Tensor<'_> {
     let axes: Vec<_> = (0..values.ty().shape.rank()).collect();
     values.cast(DType::I64).sum(&axes).reshape(Vec::<Dim>::new())
 }
+
+/// `[batch, beams]` -> `[batch, beams, 1]`
+fn column(values: Tensor<'_>) -> Tensor<'_> {
+    values.reshape([values.dim(0), values.dim(1), 1.into()])
+}
+
+/// `[batch, beams, 1]` -> `[batch, beams]`
+fn each_row(values: Tensor<'_>) -> Tensor<'_> {
+    values.reshape([values.dim(0), values.dim(1)])
+}

@@ -11,11 +11,7 @@ use serde_json::{Map, Value};
 use super::bytes::{NOT_FILES, edit, edit_json, write};
 use super::good::Good;
 
-/// The clips of [`Good::Speech`].
-pub(super) const CLIPS: [&str; 7] =
-    ["clip.wav", "clip.flac", "clip.mp3", "clip.ogg", "clip.opus", "clip.m4a", "clip.webm"];
-
-/// The command that reads each of [`CLIPS`].
+/// The command that reads each of [`CLIPS`](super::good::CLIPS).
 const TRANSCRIBE: [(&str, &str); 7] = [
     (
         "transcribe WAV",
@@ -65,7 +61,7 @@ pub(super) enum Reader {
     Classify,
     ClassifyImage,
     Read,
-    /// The clip of this number in [`CLIPS`].
+    /// The clip of this number in [`CLIPS`](super::good::CLIPS).
     Transcribe(usize),
     Train,
     Resume,

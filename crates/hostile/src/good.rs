@@ -9,9 +9,12 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
 use super::bytes::{Weights, copy_folder, edit_json, write};
-use super::case::CLIPS;
 use super::words;
 use xtask::workspace::{Workspace, call, capture};
+
+/// The clips of [`Good::Speech`].
+pub(super) const CLIPS: [&str; 7] =
+    ["clip.wav", "clip.flac", "clip.mp3", "clip.ogg", "clip.opus", "clip.m4a", "clip.webm"];
 
 /// Number of rows of the tables of tokens.
 pub(super) const ROWS: usize = 600;

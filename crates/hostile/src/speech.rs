@@ -4,8 +4,8 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::bytes::{nested, spread, write};
-use super::case::{CLIPS, Case, Expect, Reader, Subject};
-use super::good::{Good, Models};
+use super::case::{Case, Expect, Reader, Subject};
+use super::good::{CLIPS, Good, Models};
 
 /// The readers of each clip.
 const READERS: [[Reader; 1]; 7] = [

@@ -1,12 +1,14 @@
 //! PNG and JPEG files as RGB.
 
 use crate::ErrorKind;
-use crate::image::check_size;
 use std::io::Cursor;
 use zune_core::bytestream::ZCursor;
 use zune_core::colorspace::ColorSpace;
 use zune_core::options::DecoderOptions;
 use zune_jpeg::JpegDecoder;
+
+/// Maximum number of pixels of a picture; decoding it takes less than 1 GB of memory.
+const MOST_PIXELS: u64 = 1 << 26;
 
 /// A kind of error and its message.
 type Fault = (ErrorKind, String);
@@ -104,4 +106,17 @@ fn orientation(data: &[u8]) -> u32 {
         exif.get_field(exif::Tag::Orientation, exif::In::PRIMARY)?.value.get_uint(0)
     })
     .unwrap_or(1)
+}
+
+/// Rejects pictures without pixels or with too many, before memory is allocated for them.
+pub(crate) fn check_size(width: u64, height: u64) -> Result<(), Fault> {
+    match width.checked_mul(height) {
+        Some(1..=MOST_PIXELS) => Ok(()),
+        _ => Err((
+            ErrorKind::Size,
+            format!(
+                "the picture has {width} x {height} pixels; expected 1 to {MOST_PIXELS} in all"
+            ),
+        )),
+    }
 }

@@ -1,13 +1,11 @@
 //! Pictures: RGB, 8 bits per channel.
 
-use crate::decode::{Decoded, jpeg, png};
+use crate::decode::{Decoded, check_size, jpeg, png};
 use crate::{Error, ErrorKind, Result};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Maximum number of pixels of a picture; decoding it takes less than 1 GB of memory.
-const MOST_PIXELS: u64 = 1 << 26;
 /// Maximum number of bytes of a file.
 const LARGEST_FILE: u64 = 1 << 28;
 
@@ -157,18 +155,5 @@ impl std::fmt::Debug for Image {
             .field("width", &self.width)
             .field("height", &self.height)
             .finish_non_exhaustive()
-    }
-}
-
-/// Rejects pictures without pixels or with too many, before memory is allocated for them.
-pub(crate) fn check_size(width: u64, height: u64) -> Result<(), (ErrorKind, String)> {
-    match width.checked_mul(height) {
-        Some(1..=MOST_PIXELS) => Ok(()),
-        _ => Err((
-            ErrorKind::Size,
-            format!(
-                "the picture has {width} x {height} pixels; expected 1 to {MOST_PIXELS} in all"
-            ),
-        )),
     }
 }

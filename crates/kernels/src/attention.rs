@@ -14,6 +14,7 @@ use crate::exponential;
 use crate::parallel::{Parallel, Shared, by_parts};
 use crate::stored::Stored;
 use blocks::Blocks;
+use half::f16;
 use one::{Read, StepOfBeams};
 use pulp::{Arch, Simd};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -157,7 +158,7 @@ impl Attention {
     ///
     /// # Panics
     /// If a slice is shorter than its dimensions.
-    pub fn read<N: Stored>(
+    pub fn read<N: Attended>(
         &self,
         queries: (&[f32], usize),
         memory: &Memory<'_, N>,
@@ -168,7 +169,7 @@ impl Attention {
     }
 
     #[inline(always)]
-    pub(crate) fn read_stored<N: Stored>(
+    fn read_stored<N: Stored>(
         &self,
         (queries, stride): (&[f32], usize),
         memory: &Memory<'_, N>,
@@ -341,4 +342,42 @@ fn sum<S: Simd>(simd: S, numbers: &[f32]) -> f32 {
         sum = simd.add_f32s(sum, vector);
     }
     simd.reduce_sum_f32s(sum)
+}
+
+/// A type of numbers in memory to which there is attention.
+pub trait Attended: Stored {
+    /// [`Attention::read`] of each type, which this crate compiles: another crate would with its own
+    /// settings, in which functions of vectors are called one by one.
+    #[doc(hidden)]
+    fn attend(
+        attention: &Attention,
+        queries: (&[f32], usize),
+        memory: &Memory<'_, Self>,
+        into: Results<'_>,
+        threads: &dyn Parallel,
+    );
+}
+
+impl Attended for f32 {
+    fn attend(
+        attention: &Attention,
+        queries: (&[f32], usize),
+        memory: &Memory<'_, Self>,
+        into: Results<'_>,
+        threads: &dyn Parallel,
+    ) {
+        attention.read_stored(queries, memory, into, threads);
+    }
+}
+
+impl Attended for f16 {
+    fn attend(
+        attention: &Attention,
+        queries: (&[f32], usize),
+        memory: &Memory<'_, Self>,
+        into: Results<'_>,
+        threads: &dyn Parallel,
+    ) {
+        attention.read_stored(queries, memory, into, threads);
+    }
 }

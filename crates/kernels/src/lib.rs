@@ -34,7 +34,7 @@ mod tiles;
 mod transpose;
 
 pub use activation::Activation;
-pub use attention::{Attention, Caches, MANY, Mask, Memory, Results, Step, Strides};
+pub use attention::{Attended, Attention, Caches, MANY, Mask, Memory, Results, Step, Strides};
 pub use best::{Best, best, largest, sum_of_exponentials};
 pub use bf16::{Bf16Weights, dots_of_bf16, multiplies_bf16, padded_bf16, round_to_bf16};
 pub use elementwise::{Elementwise, Extent, Function, Instruction};

@@ -1,8 +1,6 @@
 //! Numbers in memory: in f32, or in half precision.
 
-use crate::attention::{Attention, Memory, Results};
 use crate::panels::Number;
-use crate::parallel::Parallel;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use pulp::{Simd, WithSimd};
@@ -23,17 +21,6 @@ pub trait Stored: Number + Send + Sync {
     /// Runs work with the best instructions that load such numbers.
     #[doc(hidden)]
     fn dispatch<W: WithSimd>(work: W) -> W::Output;
-
-    /// [`Attention::read`] of each type, which this crate compiles: another crate would with its own
-    /// settings, in which functions of vectors are called one by one.
-    #[doc(hidden)]
-    fn attend(
-        attention: &Attention,
-        queries: (&[f32], usize),
-        memory: &Memory<'_, Self>,
-        into: Results<'_>,
-        threads: &dyn Parallel,
-    );
 }
 
 impl Stored for f32 {
@@ -51,16 +38,6 @@ impl Stored for f32 {
     #[inline(always)]
     fn dispatch<W: WithSimd>(work: W) -> W::Output {
         pulp::Arch::new().dispatch(work)
-    }
-
-    fn attend(
-        attention: &Attention,
-        queries: (&[f32], usize),
-        memory: &Memory<'_, Self>,
-        into: Results<'_>,
-        threads: &dyn Parallel,
-    ) {
-        attention.read_stored(queries, memory, into, threads);
     }
 }
 
@@ -112,16 +89,6 @@ impl Stored for f16 {
         }
         #[cfg(not(target_arch = "x86_64"))]
         pulp::Arch::new().dispatch(work)
-    }
-
-    fn attend(
-        attention: &Attention,
-        queries: (&[f32], usize),
-        memory: &Memory<'_, Self>,
-        into: Results<'_>,
-        threads: &dyn Parallel,
-    ) {
-        attention.read_stored(queries, memory, into, threads);
     }
 }
 

@@ -10,12 +10,9 @@
 use crate::dropout::Dropout;
 use crate::layers::{capped, linear};
 use crate::positions::Order;
+use crate::span::HIDDEN;
 use crate::{AttentionScore, Config, Parts, Stack};
 use cognate_graph::{CachedAttention, DType, Dim, Scope, Tensor, Unary};
-
-/// Added to masked scores. Finite, so that a fully masked row contains no NaN. Next to any real
-/// score its exponential is zero.
-pub(crate) const HIDDEN: f32 = -1e9;
 
 /// Keys and values by head: `[..., key_heads, len, d_k]`.
 #[derive(Clone, Copy, Debug)]

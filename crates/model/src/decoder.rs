@@ -10,7 +10,8 @@ use crate::attention::{
 use crate::dropout::Dropout;
 use crate::embedding::{InputTokens, Side, between_widths, embed, table};
 use crate::layers::{after_stack, capped, feed_forward, linear, residual};
-use crate::positions::{Span, orders};
+use crate::positions::orders;
+use crate::span::Span;
 use crate::{Config, OutputProjection, Parts};
 use cognate_graph::{Dim, Scope, Tensor};
 

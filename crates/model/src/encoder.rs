@@ -6,7 +6,8 @@ use crate::dropout::Dropout;
 use crate::embedding::Side;
 use crate::front::Source;
 use crate::layers::{after_stack, feed_forward, residual};
-use crate::positions::{Order, Span, orders};
+use crate::positions::{Order, orders};
+use crate::span::Span;
 use cognate_graph::{Dim, Scope, Tensor};
 
 /// The encoder's outputs.

@@ -40,6 +40,7 @@ mod positions;
 mod reading;
 mod relative;
 mod rotary;
+mod span;
 
 pub use activation::Activation;
 pub use checkpoint::weights_file;

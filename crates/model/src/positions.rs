@@ -1,9 +1,9 @@
 //! Positions in self-attention; `embedding` has those that are added to embeddings.
 
-use crate::attention::HIDDEN;
 use crate::embedding::{Side, SinusoidTable};
 use crate::relative::{self, Ranges};
 use crate::rotary::{self, Rotation};
+use crate::span::{HIDDEN, Span};
 use crate::{Config, Positions, RelativeLayers, alibi};
 use cognate_graph::{Dim, Recipe, Scope, Tensor};
 use std::collections::BTreeMap;
@@ -19,18 +19,6 @@ pub(crate) struct Order<'g> {
     /// Number of positions that a query reads, including its own; `None` for all. The mask hides
     /// the others, except for keys in caches.
     pub(crate) window: Option<usize>,
-}
-
-/// Queries and keys of self-attention: queries `past..past + tgt`, keys `0..past + tgt`.
-#[derive(Clone, Copy)]
-pub(crate) struct Span<'s, 'g> {
-    pub(crate) past: &'s Dim,
-    pub(crate) tgt: &'s Dim,
-    /// The positions of the queries, `i64 [batch, (beams,) tgt]`, if they differ from these
-    /// numbers.
-    pub(crate) positions: Option<Tensor<'g>>,
-    /// Whether keys are in caches, whose operator applies windows.
-    pub(crate) cached: bool,
 }
 
 /// The positions of each layer, with `mask` added.

@@ -11,7 +11,7 @@
 //! rows in its projections, and need fewer operations.
 
 use crate::embedding::Side;
-use crate::positions::Span;
+use crate::span::Span;
 use crate::{Config, RotaryScaling};
 use cognate_graph::{Dim, Generator, Recipe, Scope, Tensor, concat};
 use std::f64::consts::TAU;

@@ -1,7 +1,7 @@
 //! Sentences with their tokens and attention weights.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::{Explained, SourcePicture, Weights};
+use crate::{Explained, SourcePicture, Token, Weights};
 use serde::{Deserialize, Serialize};
 
 /// Sentences of one model.
@@ -54,15 +54,6 @@ pub struct TargetText {
     pub read: Vec<Token>,
     /// The output at each position, the end token last.
     pub written: Vec<Token>,
-}
-
-/// A token.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Token {
-    /// The piece of the vocabulary.
-    pub piece: String,
-    /// The id.
-    pub id: i64,
 }
 
 /// One of the three attentions of a Transformer.
@@ -159,8 +150,10 @@ impl Document {
                     number + 1
                 ));
             }
+            let Example { source, target, .. } = example;
+            let counts = [&source.tokens, &target.read, &target.written].map(Vec::len);
             if let Some(misfit) =
-                example.explained.as_ref().and_then(|explained| explained.misfit(example))
+                example.explained.as_ref().and_then(|explained| explained.misfit(counts))
             {
                 return refuse(format!("example {}: step by step: {misfit}", number + 1));
             }

@@ -2,10 +2,7 @@
 //!
 //! Lengths are in points of SVG; `y` grows downwards.
 
-use crate::error::Result;
-use crate::html::escaped;
-use crate::raster;
-use crate::source_picture::data_url;
+use crate::markup::{data_url, escaped};
 use std::borrow::Cow;
 use std::fmt::Write;
 
@@ -145,25 +142,6 @@ impl Drawing {
             };
         }
         svg + "</svg>\n"
-    }
-
-    /// The drawing as PNG with `scale` pixels per point, and at most 24 million pixels.
-    ///
-    /// The font is DejaVu Sans; characters that it lacks become boxes, see [`Drawing::lacks`].
-    ///
-    /// # Errors
-    /// If the drawing is empty.
-    pub fn to_png(&self, scale: f32) -> Result<Vec<u8>> {
-        raster::png(self, scale)
-    }
-
-    /// The characters that a PNG shows as boxes.
-    pub fn lacks(&self) -> Vec<char> {
-        let words = self.shapes.iter().filter_map(|shape| match shape {
-            Shape::Text { text, .. } => Some(text.as_str()),
-            Shape::Rectangle { .. } | Shape::Line { .. } | Shape::Image { .. } => None,
-        });
-        raster::lacking(words)
     }
 }
 

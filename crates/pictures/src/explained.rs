@@ -2,7 +2,7 @@
 //!
 //! `words = mean over rows of exp(-Σ w ln w)`: the number of tokens over which a head spreads.
 
-use crate::{Example, Token, Weights};
+use crate::{Token, Weights};
 use serde::{Deserialize, Serialize};
 
 /// A translation step by step.
@@ -122,10 +122,9 @@ pub struct Finished {
 }
 
 impl Explained {
-    /// The first contradiction to the tokens of its sentence.
-    pub(crate) fn misfit<W>(&self, example: &Example<W>) -> Option<String> {
-        let (source, read, written) =
-            (example.source.tokens.len(), example.target.read.len(), example.target.written.len());
+    /// The first contradiction to a sentence with these numbers of tokens: of the source, and those
+    /// that the decoder read and wrote.
+    pub(crate) fn misfit(&self, [source, read, written]: [usize; 3]) -> Option<String> {
         let counts = match &self.embeddings {
             Embeddings::Known { source: norms, target, .. } => {
                 vec![("norms", source, norms.len()), ("norms", read, target.len())]

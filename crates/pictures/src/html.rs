@@ -2,6 +2,7 @@
 //! network.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::markup::escaped;
 use crate::pack::{self, Packed};
 use crate::{Attention, Document, ramp};
 use serde::{Deserialize, Serialize};
@@ -100,27 +101,6 @@ pub fn read_html(page: &str) -> Result<Document> {
     let document = Document { model, engine, examples };
     document.check()?;
     Ok(document)
-}
-
-/// Escapes text for HTML and SVG.
-pub(crate) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            // XML has no other controls.
-            '\t' | '\n' | '\r' => out.push(' '),
-            control if control.is_control() || matches!(control, '\u{fffe}' | '\u{ffff}') => {
-                out.push('\u{fffd}')
-            }
-            other => out.push(other),
-        }
-    }
-    out
 }
 
 /// The beginning of a long text.

@@ -12,13 +12,34 @@ use tiny_skia::{
 /// The maximum number of pixels of a picture.
 const MOST: f32 = 24e6;
 
+impl Drawing {
+    /// The drawing as PNG with `scale` pixels per point, and at most 24 million pixels.
+    ///
+    /// The font is DejaVu Sans; characters that it lacks become boxes, see [`Drawing::lacks`].
+    ///
+    /// # Errors
+    /// If the drawing is empty.
+    pub fn to_png(&self, scale: f32) -> Result<Vec<u8>> {
+        png(self, scale)
+    }
+
+    /// The characters that a PNG shows as boxes.
+    pub fn lacks(&self) -> Vec<char> {
+        let words = self.shapes.iter().filter_map(|shape| match shape {
+            Shape::Text { text, .. } => Some(text.as_str()),
+            Shape::Rectangle { .. } | Shape::Line { .. } | Shape::Image { .. } => None,
+        });
+        lacking(words)
+    }
+}
+
 /// The characters without a glyph.
-pub(crate) fn lacking<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<char> {
+fn lacking<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<char> {
     let characters: BTreeSet<char> = texts.flat_map(str::chars).collect();
     characters.into_iter().filter(|&character| lacks(character)).collect()
 }
 
-pub(crate) fn png(drawing: &Drawing, scale: f32) -> Result<Vec<u8>> {
+fn png(drawing: &Drawing, scale: f32) -> Result<Vec<u8>> {
     let [width, height] = drawing.size;
     let scale = scale.min((MOST / (width * height)).sqrt());
     let pixels = |length: f32| (length * scale).round() as u32;

@@ -1,6 +1,7 @@
 //! A picture that the encoder reads in place of text.
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::markup::{URL, data_url};
 use crate::raster::{SMOOTH, decoded, encoded, paint};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -21,7 +22,6 @@ pub struct SourcePicture {
     pub trailing: usize,
 }
 
-const URL: &str = "data:image/png;base64,";
 /// The opacity of white over a cell without weight.
 const PALEST: f32 = 0.85;
 
@@ -110,9 +110,4 @@ impl SourcePicture {
         }
         encoded(&tile)
     }
-}
-
-/// A PNG as text that pages and SVG show.
-pub(crate) fn data_url(png: &[u8]) -> String {
-    format!("{URL}{}", STANDARD.encode(png))
 }

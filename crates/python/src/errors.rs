@@ -1,6 +1,6 @@
 //! `cognate.Error`, with the kinds of the library's errors.
 
-use cognate::{Error as LibraryError, ErrorKind};
+use cognate::{Error as LibraryError, ErrorKind, Translation, Warning};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use std::fmt::Display;
@@ -36,4 +36,19 @@ pub(crate) fn warn(py: Python<'_>, notices: &[impl Display]) -> PyResult<()> {
         PyErr::warn(py, &category, &text, 1)?;
     }
     Ok(())
+}
+
+/// Warns of the first sentence or translation that was truncated or has no language.
+pub(crate) fn warn_of_losses(py: Python<'_>, translations: &[Translation]) -> PyResult<()> {
+    let all = translations.iter().enumerate();
+    let mut losses = all
+        .flat_map(|(index, found)| found.warnings.iter().map(move |warning| (index, warning)))
+        .filter(|(_, warning)| **warning != Warning::Empty);
+    match (losses.next(), losses.count()) {
+        (None, _) => Ok(()),
+        (Some((index, warning)), 0) => warn(py, &[format!("text {}: {warning}", index + 1)]),
+        (Some((index, warning)), more) => {
+            warn(py, &[format!("text {}: {warning}; and {more} more warnings", index + 1)])
+        }
+    }
 }

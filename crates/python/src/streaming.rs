@@ -1,8 +1,7 @@
 //! Parts of a translation as soon as they are final.
 
 use crate::arguments::check_process;
-use crate::errors::{of_kind, raised};
-use crate::translator::warn_of_losses;
+use crate::errors::{of_kind, raised, warn_of_losses};
 use cognate::{Error, ErrorKind, Line, Translation, Translator};
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,11 @@
 //! `cognate.Translator`.
 
 use crate::arguments::{Keywords, Made};
-use crate::errors::{raised, warn};
+use crate::errors::{raised, warn, warn_of_losses};
 use crate::interruptible::interruptible;
 use crate::streaming::{self, Stream};
 use crate::texts::{self, Container};
-use cognate::{DecodingOptions, TranslatedText, Translation, TranslatorOptions, Warning};
+use cognate::{DecodingOptions, TranslatedText, Translation, TranslatorOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping, PyTuple};
 use serde_json::{Map, Value};
@@ -216,21 +216,6 @@ impl Translator {
         let translations = run.map_err(raised)?;
         warn_of_losses(texts.py(), &translations)?;
         Ok((translations, container))
-    }
-}
-
-/// Warns of the first sentence or translation that was truncated or has no language.
-pub(crate) fn warn_of_losses(py: Python<'_>, translations: &[Translation]) -> PyResult<()> {
-    let all = translations.iter().enumerate();
-    let mut losses = all
-        .flat_map(|(index, found)| found.warnings.iter().map(move |warning| (index, warning)))
-        .filter(|(_, warning)| **warning != Warning::Empty);
-    match (losses.next(), losses.count()) {
-        (None, _) => Ok(()),
-        (Some((index, warning)), 0) => warn(py, &[format!("text {}: {warning}", index + 1)]),
-        (Some((index, warning)), more) => {
-            warn(py, &[format!("text {}: {warning}; and {more} more warnings", index + 1)])
-        }
     }
 }
 

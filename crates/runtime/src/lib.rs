@@ -10,6 +10,7 @@
 //! This crate contains no text processing and no Transformers.
 
 mod choose;
+mod engine;
 mod error;
 #[cfg(any(feature = "tract", feature = "ort"))]
 mod huge_pages;
@@ -29,9 +30,10 @@ mod value;
 
 #[cfg(feature = "ort")]
 pub use crate::ort::Ort;
-pub use choose::{Devices, Engine, available};
+pub use choose::available;
 #[cfg(any(feature = "tract", feature = "ort"))]
 pub use cognate_kernels::multiplies_bf16;
+pub use engine::{Device, Devices, Engine};
 pub use error::{Error, ErrorKind, Result};
 #[cfg(any(feature = "tract", feature = "ort"))]
 pub use program::{Times, start_times, times};
@@ -87,17 +89,6 @@ fn read_checked<T>(path: &Path, read: impl FnOnce() -> Result<T>) -> Result<T> {
     let loaded = read()?;
     checked.unchanged().map_err(Error::from_export)?;
     Ok(loaded)
-}
-
-/// The device of a session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Device {
-    /// The CPU.
-    #[default]
-    Cpu,
-    /// The NVIDIA GPU with this number, by ONNX Runtime's CUDA execution provider; loading fails if
-    /// there is none.
-    Cuda(u16),
 }
 
 /// Options of loading.

@@ -3,7 +3,7 @@
 use crate::{
     Device, Engine, Error, ErrorKind, Loaded, Options, Result, Runtime, Session, Value, Values,
 };
-use cognate_eval::{Evaluator, Float, Value as Computed};
+use cognate_eval::{Evaluator, Precision, Value as Computed};
 use cognate_graph::{Node, Program};
 use ndarray::{ArcArray, ArrayD, IxDyn};
 use std::num::NonZeroUsize;
@@ -96,7 +96,7 @@ struct Evaluation<F> {
     observe: Option<Observe>,
 }
 
-impl<F: Float> Evaluation<F> {
+impl<F: Precision> Evaluation<F> {
     fn new(program: &Program, threads: NonZeroUsize, engine: &'static str) -> Self {
         let graph = program.graph();
         Self {
@@ -111,7 +111,7 @@ impl<F: Float> Evaluation<F> {
 }
 
 /// The maximum magnitude; NaN if a value is NaN.
-fn largest<F: Float>(values: &ArcArray<F, IxDyn>) -> f32 {
+fn largest<F: Precision>(values: &ArcArray<F, IxDyn>) -> f32 {
     let larger = |largest: F, &value: &F| {
         if largest.is_nan() || value.abs() <= largest { largest } else { value.abs() }
     };
@@ -119,7 +119,7 @@ fn largest<F: Float>(values: &ArcArray<F, IxDyn>) -> f32 {
 }
 
 /// A precision that converts to and from [`Value`].
-trait Host: Float {
+trait Host: Precision {
     fn bring(value: &Value) -> Result<ArrayD<Self>>;
     fn give(array: ArrayD<Self>) -> Value;
 }

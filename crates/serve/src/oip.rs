@@ -13,7 +13,7 @@ mod tensors;
 pub(crate) use self::grpc::call;
 pub(crate) use self::messages::JSON_LENGTH;
 use self::messages::{InferRequest, answer};
-pub(crate) use self::tensors::{Datatype, Elements, Tensor};
+pub(crate) use self::tensors::{Datatype, Elements, Tensor, TensorType};
 use crate::Server;
 use crate::error::{Failure, json};
 use crate::graphs::Graph;
@@ -23,10 +23,8 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use cognate::{Languages, Line, Translation};
-use cognate_export::tensor_type;
 use cognate_pipeline::Answer;
 use serde_json::{Map, Value, json};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -48,41 +46,6 @@ const RESERVED: [&str; 6] =
 pub(crate) enum Served {
     Text(Arc<Model>),
     Graph(Arc<Graph>),
-}
-
-/// Name, type and sizes of an input or output; sizes that are not constant are -1.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TensorType {
-    pub(crate) name: String,
-    pub(crate) datatype: Datatype,
-    pub(crate) shape: Vec<i64>,
-}
-
-impl TensorType {
-    fn of_text(name: &str, datatype: Datatype) -> Self {
-        Self { name: name.into(), datatype, shape: vec![-1] }
-    }
-
-    /// An input or output of a graph. Half precision is transferred as single precision.
-    pub(crate) fn of_graph(name: &str, described: &str) -> Option<Self> {
-        let (element, sizes) = tensor_type(described)?;
-        let datatype = match element {
-            "f32" | "f16" => Datatype::Fp32,
-            "i64" => Datatype::Int64,
-            _ => return None,
-        };
-        Some(Self {
-            name: name.into(),
-            datatype,
-            shape: sizes.into_iter().map(|size| size.unwrap_or(-1)).collect(),
-        })
-    }
-}
-
-impl fmt::Display for TensorType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} {:?}", self.name, self.datatype, self.shape)
-    }
 }
 
 impl Served {

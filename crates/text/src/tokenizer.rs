@@ -93,14 +93,6 @@ impl Tokenizer {
         "vocab.txt",
     ];
 
-    /// Whether a checkpoint's folder has a tokenizer: pieces, or settings of a family whose pieces
-    /// are bytes.
-    pub fn is_in(folder: impl AsRef<Path>) -> bool {
-        let folder = folder.as_ref();
-        Self::PIECES.iter().any(|name| folder.join(name).exists())
-            || crate::folder::needs_no_pieces(folder)
-    }
-
     /// Reads one `tokenizer.json` of at most 256 MiB. The file's truncation and padding are
     /// ignored: they belong to the batch, and transformers resets them on every call too.
     ///

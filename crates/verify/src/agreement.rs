@@ -2,75 +2,25 @@
 
 use crate::alone::cosines;
 use crate::cases::{Inputs, cases};
-use crate::decoding::Decoding;
 use crate::error::check;
+use crate::reports::{agreement, is_known, measure, method, row, run};
 use crate::search::verify_search;
-use crate::{CLOSE, Error, Measured, Result, Tolerance, compare};
-use cognate_folder::{DecodingReport, OutputReport, RuntimeReport, Verification};
-use cognate_generate::{Decoder, FixedSizes, Hypothesis, Settings, Sources, decoder};
+use crate::subject::{
+    Sessions, Subject, join, least_cosine_of_audio, load_reference, load_reference_with, methods,
+};
+use crate::{CLOSE, Error, Result};
+use cognate_folder::{RuntimeReport, Verification};
+use cognate_generate::{Hypothesis, Settings, Sources};
+use cognate_model::Layout;
 use cognate_model::interface::{
     ATTENTION_MASK, ENCODER_HIDDEN_STATES, LAST_HIDDEN_STATE, LOGITS, LOGITS_SCALE,
 };
-use cognate_model::{Attentions, Front, Layout, Model, without_layer};
-use cognate_pipeline::CancellationToken;
-use cognate_runtime::{Options, Reference, Runtime, Session, Source, Value, Values};
+use cognate_model::without_layer;
+use cognate_runtime::{Options, Runtime, Source, Value, Values};
 use ndarray::Array1;
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
-use std::path::Path;
 use std::thread::{self, ScopedJoinHandle};
-
-/// The subject of a verification.
-#[derive(Clone, Debug)]
-pub struct Subject<'a> {
-    /// The exported folder.
-    pub folder: &'a Path,
-    /// The layout of its graphs.
-    pub layout: Layout,
-    /// The model that the graphs must equal: of the checkpoint, or read back by
-    /// [`open_exported`](cognate_folder::open_exported).
-    pub model: &'a Model,
-    /// The decoding settings; sentences are decoded greedily and by beam search, regardless of
-    /// `num_beams`.
-    pub settings: Settings,
-    /// Sources to decode, each with its end token, without those that are too long for `sizes`;
-    /// random ones if there are none, or the model reads audio.
-    pub sentences: Vec<Vec<i64>>,
-    /// The sizes of a graph whose shapes are constants.
-    pub sizes: Option<FixedSizes>,
-    /// The seed of the random batches.
-    pub seed: u64,
-    /// The bound on errors: [`CLOSE`], or a wider one for other precisions. Within [`CLOSE`],
-    /// sentences must be equal; beyond it, single steps are compared, of which the share
-    /// [`Tolerance::equal_steps`] must be equal.
-    pub tolerance: Tolerance,
-    /// Ends the verification within a decoding step.
-    pub cancellation: CancellationToken,
-}
-
-impl Subject<'_> {
-    pub(crate) fn decoding<'a>(
-        &'a self,
-        sources: Sources<'a>,
-        settings: &'a Settings,
-    ) -> Decoding<'a> {
-        Decoding { sources, settings, cancellation: &self.cancellation }
-    }
-}
-
-/// Maximum number of new tokens of a sentence: enough for pasts to grow, few enough for f64 on
-/// large models.
-pub(crate) const NEW_TOKENS: usize = 32;
-
-/// Number of beams of the compared beam search.
-const BEAMS: usize = 4;
-
-/// Differences of the reference's logits or scores below this are ties.
-const TIE: f32 = 1e-5;
-
-/// A session of each graph: the encoder and the decoder, or that of a decoder-only model.
-pub(crate) type Sessions = Vec<Box<dyn Session>>;
 
 /// Inputs of one graph with the reference's outputs.
 struct Batch {
@@ -194,11 +144,6 @@ pub fn verify(
     })
 }
 
-/// Whether an engine is in the report: without Cognate's operators, and these do not apply.
-pub(crate) fn is_known(report: &Verification, engine: &str) -> bool {
-    report.runtimes.iter().any(|known| known.engine == engine)
-}
-
 /// The results of the reference.
 struct Expected {
     /// The hypotheses of each method.
@@ -251,21 +196,6 @@ impl<'s, T> Pending<'s, T> {
     }
 }
 
-/// The bound on cosines of the encoder's states, if the model reads audio and is in integers.
-///
-/// One or two of the 1,500 states of a window are many times larger than the others, and rounding
-/// moves them by as much as their size: for Whisper tiny.en in 8 bits half of the rows moved by
-/// less than 0.03 of their size, one by 2.4 times its size. A decoder that reads random pasts
-/// amplifies rounding more than any decoding: logits moved by 0.15, along the reference's tokens by
-/// 0.05. The states are therefore compared one by one, and the decoder by its logits along the
-/// reference's own tokens.
-fn least_cosine_of_audio(subject: &Subject<'_>) -> Option<f64> {
-    subject
-        .tolerance
-        .least_cosine
-        .filter(|_| matches!(subject.model.config().front, Front::Frames { .. }))
-}
-
 /// The encoder's states, one by one.
 fn rows_of_states(encoded: &Values) -> Result<Vec<Vec<f32>>> {
     let states =
@@ -275,28 +205,6 @@ fn rows_of_states(encoded: &Values) -> Result<Vec<Vec<f32>>> {
         .to_f32()
         .map_err(|error| Error::runtime("encoder", error))?;
     Ok(states.rows().into_iter().map(|row| row.to_vec()).collect())
-}
-
-/// Greedy search and beam search.
-pub(crate) fn methods(subject: &Subject<'_>) -> Vec<Settings> {
-    // Decoding of synthetic sound ends after a few tokens, too few for a share.
-    let min_new_tokens = match least_cosine_of_audio(subject) {
-        Some(_) => NEW_TOKENS.min(subject.settings.max_new_tokens),
-        None => subject.settings.min_new_tokens,
-    };
-    let method = |num_beams| Settings {
-        num_beams,
-        num_return_sequences: 1,
-        sampling: None,
-        max_new_tokens: subject.settings.max_new_tokens.min(NEW_TOKENS),
-        min_new_tokens,
-        ..subject.settings.clone()
-    };
-    match subject.sizes {
-        None => [1, BEAMS].map(method).into(),
-        // The number of beams is also a constant.
-        Some(_) => vec![method(subject.settings.num_beams.max(1))],
-    }
 }
 
 /// The names of the graphs in reports.
@@ -336,20 +244,6 @@ fn batches(
     Ok(batches)
 }
 
-pub(crate) fn load_reference(subject: &Subject<'_>) -> Result<Sessions> {
-    load_reference_with(subject, None)
-}
-
-fn load_reference_with(subject: &Subject<'_>, threads: Option<NonZeroUsize>) -> Result<Sessions> {
-    let options = Options { threads, ..Options::default() };
-    let load = |program| {
-        Reference::F64
-            .load(&Source::Graph(program), &options)
-            .map_err(|error| Error::runtime("reference", error))
-    };
-    subject.model.programs(subject.layout, Attentions::Omit)?.into_iter().map(load).collect()
-}
-
 fn load_exported(
     runtime: &dyn Runtime,
     subject: &Subject<'_>,
@@ -361,16 +255,6 @@ fn load_exported(
             .map_err(|error| Error::runtime(runtime.name(), error))
     };
     subject.layout.files_of(subject.model.config().parts).into_iter().map(load).collect()
-}
-
-pub(crate) fn join(subject: &Subject<'_>, sessions: Sessions) -> Result<Box<dyn Decoder>> {
-    let engine = sessions[sessions.len() - 1].engine().to_string();
-    decoder(subject.layout, sessions, subject.model.config(), subject.settings.pad_token)
-        .map_err(|error| Error::runtime(&engine, error))
-}
-
-pub(crate) fn run(session: &mut Box<dyn Session>, inputs: &Values) -> Result<Values> {
-    session.run(inputs).map_err(|error| Error::runtime(session.engine(), error))
 }
 
 fn logits_of(all: Vec<f32>) -> Value {
@@ -399,123 +283,4 @@ fn rounded(encoded: &Values) -> Result<Values> {
     let round = |(name, value): (&str, &Value)| Ok((name.to_string(), Value::F32(value.to_f32()?)));
     let values = encoded.iter().map(round).collect::<cognate_runtime::Result<Vec<_>>>();
     Ok(values.map_err(|error| Error::runtime("reference", error))?.into_iter().collect())
-}
-
-pub(crate) fn measure(
-    found: Option<&Value>,
-    expected: &Value,
-    engine: &str,
-    name: &str,
-) -> Result<Measured> {
-    let found = found.ok_or_else(|| Error::runtime(engine, format!("no output {name}")))?;
-    let to_f64 = |value: &Value| value.to_f64().map_err(|error| Error::runtime(engine, error));
-    let shapes = || {
-        format!("output {name}: expected shape {:?}, found {:?}", expected.shape(), found.shape())
-    };
-    compare(&to_f64(found)?, &to_f64(expected)?).ok_or_else(|| Error::runtime(engine, shapes()))
-}
-
-pub(crate) fn row(graph: &str, output: String, measured: Measured) -> OutputReport {
-    OutputReport {
-        graph: graph.into(),
-        output,
-        max_absolute_error: measured.max_absolute,
-        relative_l2_error: measured.relative_l2,
-    }
-}
-
-fn method(settings: &Settings) -> String {
-    if settings.num_beams == 1 { "greedy".into() } else { format!("beam {}", settings.num_beams) }
-}
-
-pub(crate) fn agreement(
-    found: &[Hypothesis],
-    expected: &[Hypothesis],
-    settings: &Settings,
-) -> DecodingReport {
-    let (mut equal, mut ties) = (0, 0);
-    for (found, expected) in found.iter().zip(expected) {
-        if found.tokens == expected.tokens {
-            equal += 1;
-        } else if margin(found, expected) < TIE {
-            ties += 1;
-        }
-    }
-    DecodingReport { method: method(settings), sentences: expected.len(), equal, ties }
-}
-
-/// The reference's margin in the first step in which `found` differs. Steps before it are equal,
-/// and those after it follow other tokens: neither excuses the difference.
-fn margin(found: &Hypothesis, expected: &Hypothesis) -> f32 {
-    let step = found
-        .tokens
-        .iter()
-        .zip(&expected.tokens)
-        .take_while(|(found, expected)| found == expected)
-        .count();
-    expected.margins.get(step).copied().unwrap_or(f32::INFINITY)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use cognate_model::Preset;
-
-    fn hypothesis(tokens: &[i64], margins: &[f32]) -> Hypothesis {
-        let complete = margins.len() > tokens.len();
-        Hypothesis {
-            tokens: tokens.to_vec(),
-            complete,
-            score: 0.0,
-            margins: margins.to_vec(),
-            alignment: Vec::new(),
-            observed: None,
-        }
-    }
-
-    /// The reference is certain of all steps except one, whose margin is a tie.
-    #[test]
-    fn only_the_first_step_that_differs_may_be_a_tie() {
-        const SURE: f32 = 0.5;
-        let model = Model::preset(Preset::Tiny, 1).expect("a preset");
-        let settings = Settings::from_json("{}", None, model.config()).expect("settings");
-        let wrong: Vec<_> = [
-            ("no step", &[7, 8, 9][..], [SURE, TIE / 2.0, SURE, SURE], [1, 0]),
-            ("the step of the tie", &[7, 5, 4, 3], [SURE, TIE / 2.0, SURE, SURE], [0, 1]),
-            ("an earlier step", &[6, 8, 9], [SURE, TIE / 2.0, SURE, SURE], [0, 0]),
-            ("a later step", &[7, 8, 5], [SURE, TIE / 2.0, SURE, SURE], [0, 0]),
-            ("an end too early", &[7, 8], [SURE, SURE, TIE / 2.0, SURE], [0, 1]),
-            ("an end too early, after the tie", &[7, 8], [SURE, TIE / 2.0, SURE, SURE], [0, 0]),
-            ("no end", &[7, 8, 9, 5], [SURE, SURE, SURE, TIE / 2.0], [0, 1]),
-            ("no end, after the tie", &[7, 8, 9, 5], [SURE, TIE / 2.0, SURE, SURE], [0, 0]),
-        ]
-        .into_iter()
-        .filter_map(|(what, found, margins, expected)| {
-            let report = agreement(
-                &[hypothesis(found, &[])],
-                &[hypothesis(&[7, 8, 9], &margins)],
-                &settings,
-            );
-            ([report.equal, report.ties] != expected)
-                .then(|| format!("{what}: {report:?}, expected {expected:?}"))
-        })
-        .collect();
-        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    }
-
-    #[test]
-    fn other_tokens_are_a_tie_by_the_margin_of_the_reference_alone() {
-        let model = Model::preset(Preset::Tiny, 1).expect("a preset");
-        let settings = Settings::from_json("{}", None, model.config()).expect("defaults");
-        let hypothesis = |token, margin| hypothesis(&[token], &[margin; 2]);
-        let expected = [hypothesis(5, 1e-6), hypothesis(5, 1e-6), hypothesis(5, 1.0)];
-        for num_beams in [1, 4] {
-            let settings = Settings { num_beams, ..settings.clone() };
-            // Of the same score, too.
-            let found = [hypothesis(5, 1.0), hypothesis(6, 1.0), hypothesis(6, 1e-6)];
-            let DecodingReport { sentences, equal, ties, .. } =
-                agreement(&found, &expected, &settings);
-            assert_eq!((sentences, equal, ties), (3, 1, 1), "{num_beams} beams");
-        }
-    }
 }

@@ -1,9 +1,9 @@
 //! Encoder-only models: their graph compared with the reference, and in half precision.
 
-use crate::agreement::{is_known, measure, row, run};
 use crate::cases::Inputs;
 use crate::error::check;
 use crate::half::{Largest, observed};
+use crate::reports::{is_known, measure, row, run};
 use crate::{Error, Form, Result, Tolerance};
 use cognate_folder::{RuntimeReport, VectorComparison, VectorsReport, Verification};
 use cognate_graph::Program;

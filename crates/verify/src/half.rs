@@ -6,10 +6,10 @@
 //! f16 does: if greedy decoding chooses other tokens, more nodes stay f32.
 
 use crate::HALF;
-use crate::agreement::NEW_TOKENS;
 use crate::cases::{Inputs, RandomSources, cases};
 use crate::decoding::Decoding;
 use crate::error::check;
+use crate::subject::NEW_TOKENS;
 use crate::{Error, Result};
 use cognate_folder::{Calibration, Caution, StepsReport};
 use cognate_generate::{Decoder, Hypothesis, Settings, decoder};

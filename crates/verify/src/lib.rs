@@ -12,9 +12,11 @@ mod decoding;
 mod engines;
 mod error;
 mod half;
+mod reports;
 mod search;
+mod subject;
 
-pub use agreement::{Subject, verify};
+pub use agreement::verify;
 pub use alone::{EncoderSubject, encoder_in_half, verify_encoder};
 pub use compare::{
     BFLOAT16, CLOSE, EXACT, HALF, Measured, QUANTISED, QUANTISED_4, Summary, Tolerance, compare,
@@ -22,3 +24,4 @@ pub use compare::{
 pub use engines::engines;
 pub use error::{Error, ErrorKind, Result};
 pub use half::{Form, InHalf, Sample, in_half};
+pub use subject::Subject;

@@ -1,7 +1,8 @@
 //! A graph that decodes by itself: its sequences and scores on each runtime compared with those of
 //! the reference.
 
-use crate::agreement::{agreement, join, load_reference, methods, row};
+use crate::reports::{agreement, row};
+use crate::subject::{join, load_reference, methods};
 use crate::{CLOSE, Error, Result, Subject, compare};
 use cognate_folder::{RuntimeReport, Verification};
 use cognate_generate::{

@@ -7,12 +7,9 @@ use std::process::Command;
 
 use Weights::{Bf16, F32, Int4, Int8};
 use anyhow::{Result, bail};
-use clap::builder::PossibleValuesParser;
 
-use super::gpu::GPU_WAYS;
 use crate::peers::reason;
 use crate::processors;
-use cognate_runtime::Device;
 use xtask::workspace::capture;
 
 /// The type of the weights of a step.
@@ -209,20 +206,6 @@ pub const WAYS: &[Way] = &[
         None,
     ),
 ];
-
-/// The names, for the command line.
-pub fn names() -> PossibleValuesParser {
-    let on_gpu = GPU_WAYS.iter().map(|way| way.name);
-    PossibleValuesParser::new(WAYS.iter().map(|way| way.name).chain(on_gpu))
-}
-
-/// The names of the programs that run on a device.
-pub fn names_on(device: Device) -> Vec<&'static str> {
-    match device.is_gpu() {
-        true => GPU_WAYS.iter().map(|way| way.name).collect(),
-        false => WAYS.iter().map(|way| way.name).collect(),
-    }
-}
 
 /// The programs, and the models of one shape.
 #[derive(Debug, Clone, Copy)]

@@ -3,8 +3,7 @@
 
 use super::wire::{Fields, Kind};
 use super::{MOST_AXES, Walk};
-use crate::listing::element_bits;
-use crate::proto::DataType;
+use crate::proto::{DataType, element_bits};
 use std::io::{Read, Seek, SeekFrom};
 
 const TENSOR: Kind = Kind { name: "tensor", once: &[2, 3, 8, 9, 12, 14] };

@@ -6,7 +6,7 @@
 use super::body::{moved, when};
 use super::scores::Constraints;
 use super::state::{PerToken, Scored, State, put};
-use super::{and, larger, less, not, smaller};
+use super::{and, column, larger, less, not, smaller};
 use crate::{Result, Settings};
 use cognate_graph::{DType, Shape, Tensor, concat};
 
@@ -184,9 +184,4 @@ impl<'i> Constraints<'_, 'i> {
     pub(super) fn of_length(&self, scores: Tensor<'i>, length: Tensor<'i>) -> Tensor<'i> {
         scores / self.fixed.divisors.gather(length)
     }
-}
-
-/// `[batch, beams]` -> `[batch, beams, 1]`
-pub(super) fn column(values: Tensor<'_>) -> Tensor<'_> {
-    values.reshape([values.dim(0), values.dim(1), 1.into()])
 }

@@ -1,12 +1,12 @@
 //! The loop around the decoder's step.
 
-use super::beams::{NEVER, column, factor};
+use super::beams::{NEVER, factor};
 use super::body::Captured;
-use super::sampling::{PRIME, Sampling, hash};
+use super::sampling::{PRIME, hash};
 use super::scores::{Constraints, forbidden_rows, reads_source};
 use super::sizes::{FixedSizes, KEY_POSITIONS, QUERY_POSITION};
-use super::state::{Fixed, NAMES, PerToken, Scored, State};
-use super::{Inputs, PAST, and, count, larger, less, not, or, smaller};
+use super::state::{Fixed, NAMES, PerToken, Sampling, Scored, State};
+use super::{Inputs, PAST, and, column, count, larger, less, not, or, smaller};
 use crate::{Result, Settings};
 use cognate_graph::{
     Binary, Builder, DType, Dim, Graph, Node, Repeat, Shape, Tensor, Type, concat,

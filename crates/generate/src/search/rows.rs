@@ -1,10 +1,9 @@
 //! Independent rows: greedy search, as in `independent.rs`, and samples.
 
-use super::beams::column;
 use super::body::when;
 use super::scores::Constraints;
 use super::state::{PerToken, Scored, State, put};
-use super::{and, larger, not};
+use super::{and, column, larger, not};
 use crate::Result;
 use cognate_graph::DType;
 

@@ -5,35 +5,11 @@
 //! distribution (Gumbel 1954); the uniform `u_i` are hashes of counters, in integers below 2³¹
 //! whose squares fit into 64 bits.
 
-use super::beams::column;
-use super::body::{Captured, when};
+use super::body::when;
 use super::scores::Constraints;
-use super::{and, less, not};
+use super::{and, column, each_row, less, not};
 use crate::Result;
 use cognate_graph::{DType, Tensor, Unary};
-
-/// The inputs of sampling.
-#[derive(Clone, Copy)]
-pub(super) struct Sampling<'g> {
-    /// Whether tokens are drawn; bool `[]`.
-    pub(super) is_on: Tensor<'g>,
-    pub(super) temperature: Tensor<'g>,
-    pub(super) top_k: Tensor<'g>,
-    pub(super) top_p: Tensor<'g>,
-    /// A number of each row: i64 `[batch, beams]`.
-    pub(super) keys: Tensor<'g>,
-    /// The ranks of the tokens that are kept: i64 `[kept]`.
-    pub(super) ranks: Tensor<'g>,
-}
-
-impl<'g> Sampling<'g> {
-    pub(super) fn read<'i>(self, captured: &mut Captured<'g, 'i>) -> Sampling<'i> {
-        let Self { is_on, temperature, top_k, top_p, keys, ranks } = self;
-        let all = [is_on, temperature, top_k, top_p, keys, ranks];
-        let [is_on, temperature, top_k, top_p, keys, ranks] = all.map(|value| captured.read(value));
-        Sampling { is_on, temperature, top_k, top_p, keys, ranks }
-    }
-}
 
 /// A prime, and the numbers of the hash.
 pub(super) const PRIME: i64 = (1 << 31) - 1;
@@ -90,9 +66,4 @@ impl<'i> Constraints<'_, 'i> {
         })?;
         Ok([next[0], next[1]])
     }
-}
-
-/// `[batch, beams, 1]` -> `[batch, beams]`
-pub(super) fn each_row(values: Tensor<'_>) -> Tensor<'_> {
-    values.reshape([values.dim(0), values.dim(1)])
 }

@@ -6,9 +6,8 @@
 
 use super::body::{Captured, when};
 use super::repetition::Target;
-use super::sampling::each_row;
 use super::state::Fixed;
-use super::{and, larger, less, or, smaller};
+use super::{and, each_row, larger, less, or, smaller};
 use crate::{Result, Settings};
 use cognate_graph::{Builder, DType, Dim, Shape, Tensor, concat};
 use std::collections::BTreeMap;

@@ -1,7 +1,6 @@
 //! The values that the loop carries from step to step, and those that every step reads.
 
 use super::body::Captured;
-use super::sampling::Sampling;
 use cognate_graph::Tensor;
 
 /// The names of the carried values of [`State`], in order; the last ones of [`PerToken`], if it is
@@ -196,5 +195,28 @@ impl<'o> Fixed<'o> {
             source: self.source.map(|source| source.map(|value| captured.read(value))),
             sampling: self.sampling.read(captured),
         }
+    }
+}
+
+/// The inputs of sampling.
+#[derive(Clone, Copy)]
+pub(super) struct Sampling<'g> {
+    /// Whether tokens are drawn; bool `[]`.
+    pub(super) is_on: Tensor<'g>,
+    pub(super) temperature: Tensor<'g>,
+    pub(super) top_k: Tensor<'g>,
+    pub(super) top_p: Tensor<'g>,
+    /// A number of each row: i64 `[batch, beams]`.
+    pub(super) keys: Tensor<'g>,
+    /// The ranks of the tokens that are kept: i64 `[kept]`.
+    pub(super) ranks: Tensor<'g>,
+}
+
+impl<'g> Sampling<'g> {
+    pub(super) fn read<'i>(self, captured: &mut Captured<'g, 'i>) -> Sampling<'i> {
+        let Self { is_on, temperature, top_k, top_p, keys, ranks } = self;
+        let all = [is_on, temperature, top_k, top_p, keys, ranks];
+        let [is_on, temperature, top_k, top_p, keys, ranks] = all.map(|value| captured.read(value));
+        Sampling { is_on, temperature, top_k, top_p, keys, ranks }
     }
 }

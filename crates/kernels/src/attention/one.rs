@@ -405,7 +405,7 @@ fn copy<S: Simd, const V: usize>(from: &[f32], to: &mut [f32]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Results, Strides};
+    use super::super::{Attended, Results, Strides};
     use super::*;
     use crate::parallel::Serial;
     use crate::testing::{Registers, numbers};
@@ -537,7 +537,7 @@ mod tests {
     }
 
     /// The results of queries, of [`Attention::read`] or with some registers.
-    fn context<N: Stored>(
+    fn context<N: Attended>(
         attention: &Attention,
         queries: &[f32],
         [keys, values]: [&Vec<N>; 2],

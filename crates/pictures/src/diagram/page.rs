@@ -1,7 +1,8 @@
 //! Diagrams as a self-contained page of HTML with boxes that open.
 
 use super::Diagram;
-use crate::html::{escaped, filled};
+use crate::html::filled;
+use crate::markup::escaped;
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");

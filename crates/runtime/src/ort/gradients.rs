@@ -63,7 +63,7 @@ pub(super) fn substitute(
 fn product(places: &Places<'_>, index: usize) -> Option<Found> {
     let node = gemm(places, index)?;
     if node.input[..2].iter().any(|operand| places.constant(operand).is_some())
-        || masks::sums(places, index).is_some()
+        || elementwise::sums(places, index).is_some()
     {
         return None;
     }

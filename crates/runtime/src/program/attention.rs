@@ -5,7 +5,7 @@ use super::operation::{Among, Scores};
 use super::sizes::{Size, values as values_of};
 use super::{Call, Columns, FloatsOrHalves, Result, Tensors, View, by_parts, expected};
 use cognate_kernels::{
-    Attention, Caches, MANY, Mask, Memory, Parallel, Results, Serial, Step, Stored, Strides,
+    Attended, Attention, Caches, MANY, Mask, Memory, Parallel, Results, Serial, Step, Strides,
 };
 use std::borrow::Cow;
 use std::ops::Range;
@@ -306,7 +306,7 @@ impl MemoryAttention {
         }
     }
 
-    fn read<'c, N: Stored>(
+    fn read<'c, N: Attended>(
         &self,
         call: &mut Call<'_, 'c>,
         shape: &[usize],
@@ -414,7 +414,7 @@ impl SelfAttention {
 
 /// Attention of each sentence: its queries, whose rows are a stride apart, and its memory. Threads
 /// divide the sentences, or the heads if there are fewer sentences than threads.
-pub(super) fn of_sentences<'m, N: Stored + 'm>(
+pub(super) fn of_sentences<'m, N: Attended + 'm>(
     threads: &dyn Parallel,
     results: Vec<Results<'_>>,
     attention: Attention,

@@ -2,6 +2,7 @@
 //! string after its length in 4 bytes.
 
 use crate::error::Failure;
+use cognate_export::tensor_type;
 use serde_json::{Value, json};
 use std::fmt;
 use std::str::FromStr;
@@ -208,6 +209,41 @@ pub(super) fn utf8<'t>(texts: impl Iterator<Item = &'t [u8]>) -> Result<Vec<Stri
         Err(error) => Err(Failure::bad(format_args!("string {place}: {error}"))),
     };
     texts.enumerate().map(of_bytes).collect()
+}
+
+/// Name, type and sizes of an input or output; sizes that are not constant are -1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TensorType {
+    pub(crate) name: String,
+    pub(crate) datatype: Datatype,
+    pub(crate) shape: Vec<i64>,
+}
+
+impl TensorType {
+    pub(super) fn of_text(name: &str, datatype: Datatype) -> Self {
+        Self { name: name.into(), datatype, shape: vec![-1] }
+    }
+
+    /// An input or output of a graph. Half precision is transferred as single precision.
+    pub(crate) fn of_graph(name: &str, described: &str) -> Option<Self> {
+        let (element, sizes) = tensor_type(described)?;
+        let datatype = match element {
+            "f32" | "f16" => Datatype::Fp32,
+            "i64" => Datatype::Int64,
+            _ => return None,
+        };
+        Some(Self {
+            name: name.into(),
+            datatype,
+            shape: sizes.into_iter().map(|size| size.unwrap_or(-1)).collect(),
+        })
+    }
+}
+
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} {:?}", self.name, self.datatype, self.shape)
+    }
 }
 
 #[cfg(test)]

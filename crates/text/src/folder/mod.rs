@@ -139,6 +139,13 @@ impl Tokenizer {
     pub fn from_folder(folder: impl AsRef<Path>) -> Result<Self> {
         open(folder.as_ref())
     }
+
+    /// Whether a checkpoint's folder has a tokenizer: pieces, or settings of a family whose pieces
+    /// are bytes.
+    pub fn is_in(folder: impl AsRef<Path>) -> bool {
+        let folder = folder.as_ref();
+        Self::PIECES.iter().any(|name| folder.join(name).exists()) || needs_no_pieces(folder)
+    }
 }
 
 fn open(folder: &Path) -> Result<Tokenizer> {
@@ -190,7 +197,7 @@ fn family(folder: &Path, settings: &Settings) -> Result<Option<Family>> {
 }
 
 /// Whether a folder names a family without files.
-pub(crate) fn needs_no_pieces(folder: &Path) -> bool {
+fn needs_no_pieces(folder: &Path) -> bool {
     let family = Settings::read(folder).and_then(|settings| family(folder, &settings));
     matches!(family, Ok(Some(Family::ByT5)))
 }

@@ -1,6 +1,6 @@
 //! Joins elementwise operations that read each other's results.
 
-use super::masks;
+use super::{TRANSPOSED, gemm, transposes};
 use crate::program::{Places, own};
 use cognate_export::proto::{
     AttributeProto, AttributeType, DataType, DimensionProto, GraphProto, NodeProto,
@@ -25,7 +25,7 @@ const EXTENTS_BY_NUMBER: [Extent; 6] = [
     Extent::RowFours,
     Extent::ColumnFours,
 ];
-/// Of products of matrices only [sums of four](masks::sums).
+/// Of products of matrices only [sums of four](sums).
 const FUNCTIONS: [(Function, &str); 9] = [
     (Function::Add, "Add"),
     (Function::Sub, "Sub"),
@@ -132,7 +132,7 @@ impl<'g> Operation<'g> {
             return None;
         }
         if node.op_type == "Gemm" {
-            let [rows, columns] = masks::sums(places, index)?;
+            let [rows, columns] = sums(places, index)?;
             let operands = vec![(rows, Extent::RowFours), (columns, Extent::ColumnFours)];
             return Some(Self { function, operands, result, shape, nodes });
         }
@@ -378,4 +378,20 @@ pub(super) fn sort(graph: &mut GraphProto) {
     assert_eq!(order.len(), graph.node.len(), "groups are not joined if they read each other");
     let mut nodes: Vec<_> = std::mem::take(&mut graph.node).into_iter().map(Some).collect();
     graph.node = order.into_iter().filter_map(|index| nodes[index].take()).collect();
+}
+
+/// The operands of a matrix of sums of four products, `[rows, 4]` and `[width, 4]`, which only
+/// elementwise operations read; `index` is that of the product.
+pub(super) fn sums<'g>(places: &Places<'g>, index: usize) -> Option<[&'g str; 2]> {
+    let product = gemm(places, index)?;
+    let [rows, columns] = product.input.as_slice() else { return None };
+    let has_four = |operand: &String| {
+        let shape = places.shape(operand);
+        shape.is_some_and(|shape| shape.len() == 2 && shape[1].dim_value == Some(4))
+    };
+    let is_elementwise = |&reader: &usize| has_function(&places.graph.node[reader]);
+    let is_found = [rows, columns].into_iter().all(has_four)
+        && TRANSPOSED.map(|name| transposes(product, name)) == [false, true]
+        && places.readers(&product.output[0]).iter().all(is_elementwise);
+    is_found.then_some([rows, columns])
 }

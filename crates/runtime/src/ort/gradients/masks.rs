@@ -3,26 +3,10 @@
 //! Each is a few operations on the sum of four products, of numbers of its row and of its column. Kept
 //! from the forward to the backward pass, they would take as much memory as what they multiply.
 
-use super::{TRANSPOSED, elementwise, gemm, transposes};
+use super::elementwise::{self, sums};
 use crate::program::Places;
 use cognate_export::proto::{GraphProto, NodeProto};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-
-/// The operands of a matrix of sums of four products, `[rows, 4]` and `[width, 4]`, which only
-/// elementwise operations read; `index` is that of the product.
-pub(super) fn sums<'g>(places: &Places<'g>, index: usize) -> Option<[&'g str; 2]> {
-    let product = gemm(places, index)?;
-    let [rows, columns] = product.input.as_slice() else { return None };
-    let has_four = |operand: &String| {
-        let shape = places.shape(operand);
-        shape.is_some_and(|shape| shape.len() == 2 && shape[1].dim_value == Some(4))
-    };
-    let is_elementwise = |&reader: &usize| elementwise::has_function(&places.graph.node[reader]);
-    let is_found = [rows, columns].into_iter().all(has_four)
-        && TRANSPOSED.map(|name| transposes(product, name)) == [false, true]
-        && places.readers(&product.output[0]).iter().all(is_elementwise);
-    is_found.then_some([rows, columns])
-}
 
 /// The nodes that compute factors from sums alone.
 struct Factors<'g> {

@@ -8,6 +8,7 @@
 mod best;
 mod form;
 mod memory;
+mod order;
 mod replay;
 mod rows;
 mod step;
@@ -20,13 +21,14 @@ use ::ort::memory::AllocationDevice;
 use ::ort::value::{DynTensor, Tensor, TensorElementType};
 use cognate_graph::f16;
 use form::{ALWAYS, ALWAYS_SCORES, COUNT, PLACES, SCORES, TOKENS};
-use ndarray::ArrayD;
+use order::{interleave, interleaved};
 use replay::Replays;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 pub(super) use form::{Form, of as form_of};
-pub(super) use memory::{Block, Gpu, Memory};
+pub(super) use memory::{Gpu, Memory};
+pub(super) use order::{Order, in_declared_order};
 pub(super) use replay::undisturbed;
 pub(super) use rows::RowOperations;
 pub(super) use step::{run, run_in_place};
@@ -41,14 +43,6 @@ pub(super) struct Caches {
     number: u16,
     gpu: Gpu,
     replays: Mutex<Replays>,
-}
-
-/// The order of a tensor's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    Declared,
-    /// That of keys on a GPU.
-    Interleaved,
 }
 
 impl Caches {
@@ -196,51 +190,9 @@ fn is_declared(name: &str) -> bool {
     ![COUNT, ALWAYS, PLACES, SCORES, TOKENS, ALWAYS_SCORES].contains(&name)
 }
 
-/// The elements of keys that are together on a GPU.
-fn interleaved(tensor: &DynTensor) -> usize {
-    if *tensor.data_type() == TensorElementType::Float16 { 8 } else { 4 }
-}
-
 fn own(value: &Value) -> Option<&OrtTensor> {
     match value {
         Value::Engine(held) => held.as_any().downcast_ref(),
         _ => None,
-    }
-}
-
-/// `[rows, heads, places, d_k]` in the order of keys on a GPU, with `n` elements together.
-fn interleave(keys: ArrayD<f32>, n: usize) -> ArrayD<f32> {
-    reordered(keys, |[rows, heads, places, d_k]| [rows, heads, places, d_k / n, n])
-}
-
-/// The opposite of [`interleave`].
-pub(super) fn in_declared_order(keys: ArrayD<f32>, tensor: &DynTensor) -> ArrayD<f32> {
-    let n = interleaved(tensor);
-    reordered(keys, |[rows, heads, places, d_k]| [rows, heads, d_k / n, places, n])
-}
-
-/// Exchanges two of five axes.
-fn reordered(keys: ArrayD<f32>, axes: impl Fn([usize; 4]) -> [usize; 5]) -> ArrayD<f32> {
-    let shape: [usize; 4] = keys.shape().try_into().expect("keys have four axes");
-    let parts = keys.into_shape_with_order(axes(shape)).expect("as many elements");
-    let turned = parts.permuted_axes([0, 1, 3, 2, 4]).as_standard_layout().into_owned();
-    turned.into_shape_with_order(shape).expect("as many elements").into_dyn()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ndarray::array;
-
-    /// As ONNX Runtime's BeamSearch orders keys for the operator: `n` numbers of a position follow
-    /// those of the position before.
-    #[test]
-    fn keys_are_interleaved_and_back() {
-        let keys = array![[[[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]]].into_dyn();
-        let expected = array![[[[0.0, 1.0, 4.0, 5.0], [2.0, 3.0, 6.0, 7.0]]]].into_dyn();
-        let found = interleave(keys.clone(), 2);
-        assert_eq!(found, expected);
-        let back = reordered(found, |[rows, heads, places, d_k]| [rows, heads, d_k / 2, places, 2]);
-        assert_eq!(back, keys);
     }
 }

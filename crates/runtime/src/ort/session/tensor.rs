@@ -142,7 +142,7 @@ pub(super) enum Sharing {
     /// The tensor is a block with parts.
     Whole,
     /// The tensor is in memory that the next batch has again.
-    Block(#[expect(dead_code, reason = "keeps the block")] Arc<gpu::Block>),
+    Block(#[expect(dead_code, reason = "keeps the block")] Arc<dyn Any + Send + Sync>),
 }
 
 impl From<OrtTensor> for Value {

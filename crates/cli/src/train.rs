@@ -21,7 +21,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Train a model on parallel text
 ///
@@ -123,9 +123,9 @@ fn train(options: &Options, job: &Job, out: &mut dyn Write) -> Result<ExitCode> 
             "`cargo xtask onnxruntime` installs ONNX Runtime, which is several times as fast";
         messages::warning(format_args!("training runs on {}; {install}", runtime.name()));
     }
-    let interrupted = interrupted()?;
+    let signals = Signals::watched()?;
     let machine = Machine { runtime: &*runtime, device: options.device, ranks };
-    let run = Run { options, machine, quiet, interrupted: &interrupted };
+    let run = Run { options, machine, quiet, signals: &signals };
     let ending = if is_grid {
         Grid::new(&options.grid, &config, &options.out, &machine)?.run(&run, options.resume, out)?
     } else {
@@ -145,7 +145,7 @@ struct Run<'a> {
     options: &'a Options,
     machine: Machine<'a>,
     quiet: bool,
-    interrupted: &'a AtomicUsize,
+    signals: &'a Signals,
 }
 
 impl Run<'_> {
@@ -168,6 +168,7 @@ impl Run<'_> {
         let writes_events = self.options.tensorboard && self.machine.ranks.rank() == 0;
         let mut events = writes_events.then(|| EventFile::create(out)).transpose()?;
         let mut written = Ok(());
+        self.signals.trains.store(true, Ordering::Relaxed);
         let outcome = trainer.run(&mut |event| {
             match event {
                 Event::Update(progress) => bar.update(progress),
@@ -186,12 +187,13 @@ impl Run<'_> {
             if written.is_err() {
                 return ControlFlow::Break(());
             }
-            if self.interrupted.load(Ordering::Relaxed) > 0 {
+            if self.signals.count.load(Ordering::Relaxed) > 0 {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
             }
         });
+        self.signals.trains.store(false, Ordering::Relaxed);
         bar.finish();
         let outcome = outcome?;
         written?;
@@ -209,18 +211,29 @@ impl Run<'_> {
     }
 }
 
-/// Counts termination signals: after the first the run saves its state, the second ends it at once.
-fn interrupted() -> Result<Arc<AtomicUsize>> {
-    let count = Arc::new(AtomicUsize::new(0));
-    let seen = Arc::clone(&count);
-    let handler = move || {
-        if seen.fetch_add(1, Ordering::Relaxed) > 0 {
-            signals::end();
-        }
-        messages::note("saving; press Ctrl-C again to end without saving");
-    };
-    ctrlc::set_handler(handler).context("cannot watch for Ctrl-C")?;
-    Ok(count)
+/// Termination signals: after the first a run saves its state, the second ends it at once. Before
+/// the first update there is nothing to save.
+#[derive(Default)]
+struct Signals {
+    count: AtomicUsize,
+    trains: AtomicBool,
+}
+
+impl Signals {
+    fn watched() -> Result<Arc<Self>> {
+        let signals = Arc::new(Self::default());
+        let seen = Arc::clone(&signals);
+        let handler = move || {
+            if !seen.trains.load(Ordering::Relaxed)
+                || seen.count.fetch_add(1, Ordering::Relaxed) > 0
+            {
+                signals::end();
+            }
+            messages::note("saving; press Ctrl-C again to end without saving");
+        };
+        ctrlc::set_handler(handler).context("cannot watch for Ctrl-C")?;
+        Ok(signals)
+    }
 }
 
 fn introduce(trainer: &Trainer<'_>, n_ranks: usize) {

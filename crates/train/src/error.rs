@@ -8,7 +8,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// An error that names the file, the line or the setting.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error(transparent)]
-pub struct Error(#[from] Cause);
+pub struct Error(#[from] pub(crate) Cause);
 
 /// The category of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +70,13 @@ pub(crate) enum Cause {
     #[error("{field} is {found}, expected {expected}")]
     Setting { field: &'static str, found: String, expected: String },
     #[error(
-        "no pair of sentences fits into a batch: {0}; raise max_source_tokens, max_target_tokens or max_ratio"
+        "no pair of sentences fits into a batch: {0}; raise max_tokens, max_source_tokens, max_target_tokens or max_ratio"
     )]
     NothingFits(LeftOut),
+    #[error(
+        "data.valid: no pair of sentences fits into the model and a batch: {0}; raise data.max_tokens or model.max_positions"
+    )]
+    NothingFitsInValidation(LeftOut),
     #[error("{place}: {error}")]
     Encode { place: String, error: cognate_text::Error },
 
@@ -92,6 +96,11 @@ pub(crate) enum Cause {
          optimiser.warmup_updates, or set optimiser.clip_norm"
     )]
     Diverged { update: u64, what: &'static str, value: f64, file: String, kept: String },
+    #[error(
+        "update {update}: the validation loss is {value}; {kept}. Lower optimiser.learning_rate, raise \
+         optimiser.warmup_updates, or set optimiser.clip_norm"
+    )]
+    DivergedInValidation { update: u64, value: f64, kept: String },
 }
 
 impl Error {
@@ -103,7 +112,8 @@ impl Error {
             | Cause::Columns { .. }
             | Cause::NoLines { .. }
             | Cause::NothingLeft { .. }
-            | Cause::NothingFits(_) => ErrorKind::Corpus,
+            | Cause::NothingFits(_)
+            | Cause::NothingFitsInValidation(_) => ErrorKind::Corpus,
             Cause::Text(error) => match error.kind() {
                 cognate_text::ErrorKind::File => ErrorKind::File,
                 cognate_text::ErrorKind::Format => ErrorKind::Corpus,
@@ -114,7 +124,7 @@ impl Error {
             Cause::Engine(_) => ErrorKind::Engine,
             Cause::Folder { .. } => ErrorKind::Folder,
             Cause::Ranks(_) => ErrorKind::Ranks,
-            Cause::Diverged { .. } => ErrorKind::Diverged,
+            Cause::Diverged { .. } | Cause::DivergedInValidation { .. } => ErrorKind::Diverged,
             Cause::Config(_)
             | Cause::NoCorpus
             | Cause::ColumnZero { .. }
@@ -155,5 +165,20 @@ impl From<cognate_pipeline::Error> for Error {
             cognate_pipeline::ErrorKind::Mismatch => Self(Cause::Model(error.to_string())),
             _ => Self(Cause::Tokenizer(error.to_string())),
         }
+    }
+}
+
+/// One type of errors for users of several crates.
+impl From<Error> for cognate_pipeline::Error {
+    fn from(error: Error) -> Self {
+        use cognate_pipeline::ErrorKind as Kind;
+        let kind = match error.kind() {
+            ErrorKind::Settings => Kind::Options,
+            ErrorKind::Corpus => Kind::Input,
+            ErrorKind::Tokenizer => Kind::Text,
+            ErrorKind::File | ErrorKind::Model | ErrorKind::Folder => Kind::Folder,
+            ErrorKind::Engine | ErrorKind::Ranks | ErrorKind::Diverged => Kind::Engine,
+        };
+        Self::new(kind, error)
     }
 }

@@ -267,6 +267,19 @@ fn model(config: &TrainingConfig, problems: &mut Problems) {
             model.relative_buckets / 2 + 1,
             1 << 16,
         );
+    } else {
+        for (field, found, default) in [
+            ("model.relative_buckets", model.relative_buckets, Model::default().relative_buckets),
+            (
+                "model.relative_max_distance",
+                model.relative_max_distance,
+                Model::default().relative_max_distance,
+            ),
+        ] {
+            if found != default {
+                problems.add(field, found, "no value, or model.positions = \"relative\"");
+            }
+        }
     }
     if Activation::named(&model.activation).is_none() {
         let names: Vec<&str> = Activation::names().collect();
@@ -289,7 +302,16 @@ fn tuning(config: &TrainingConfig, problems: &mut Problems) {
     let Tuning { freeze, lora_rank, lora_alpha, lora_targets } = &config.tuning;
     problems.at_least("tuning.lora_rank", *lora_rank, 1);
     problems.positive("tuning.lora_alpha", Some(*lora_alpha));
-    let Some(rank) = lora_rank else { return };
+    let Some(rank) = lora_rank else {
+        let none = "no value, or tuning.lora_rank to be set";
+        if *lora_alpha != Tuning::default().lora_alpha {
+            problems.add("tuning.lora_alpha", lora_alpha, none);
+        }
+        if *lora_targets != Tuning::default().lora_targets {
+            problems.add("tuning.lora_targets", format_args!("{lora_targets:?}"), none);
+        }
+        return;
+    };
     if config.model.init.is_none() {
         problems.add(
             "tuning.lora_rank",
@@ -314,6 +336,13 @@ fn optimiser(config: &TrainingConfig, problems: &mut Problems) {
     problems.share("optimiser.beta1", optimiser.beta1);
     problems.share("optimiser.beta2", optimiser.beta2);
     problems.positive("optimiser.epsilon", Some(optimiser.epsilon));
+    let epsilon = optimiser.epsilon;
+    if optimiser.algorithm == OptimiserAlgorithm::Lion
+        && epsilon != super::Optimiser::default().epsilon
+    {
+        let expected = "no value, or an optimiser.algorithm with epsilon: adam, adamw, muon";
+        problems.add("optimiser.epsilon", epsilon, expected);
+    }
     let decay = optimiser.weight_decay;
     if !((decay as f32).is_finite() && decay >= 0.0) {
         problems.add("optimiser.weight_decay", decay, "a number of at least 0");

@@ -81,7 +81,8 @@ section! {
         /// Training corpora: `{ source = "a.en", target = "a.de" }`, or
         /// `{ tsv = "a.tsv", source_column = 1, target_column = 2 }`.
         train: Vec<Text> = Vec::new(),
-        /// Validation corpora, in the same form.
+        /// Validation corpora, in the same form. Only pairs that do not fit into the model or a
+        /// batch are left out of the loss: the limits on training pairs do not apply.
         valid: Vec<Text> = Vec::new(),
         /// Pairs with more words on either side are dropped before tokenization; at least 1.
         max_words: Option<usize> = None,

@@ -7,7 +7,7 @@ use cognate_graph::{Builder, DType, Graph, Program, Shape, Weights};
 use cognate_runtime::{Options, Runtime, Session, Together, Value, Values};
 use ndarray::{ArrayD, arr0};
 
-use super::step::{missing, number};
+use super::values::{missing, number};
 use crate::error::{Cause, Result};
 use crate::optimiser::{Optimiser, UpdateNames};
 

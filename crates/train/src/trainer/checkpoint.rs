@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -53,6 +53,12 @@ pub(super) struct Run {
     pub(super) unlogged: [u64; 3],
     /// The fingerprint of the text.
     pub(super) corpus: String,
+    /// That of the validation text; `None` in runs of earlier versions.
+    #[serde(default)]
+    pub(super) valid: Option<String>,
+    /// That of the weights for which adapters are learned.
+    #[serde(default)]
+    pub(super) base: Option<String>,
     /// All settings.
     pub(super) config: serde_json::Value,
 }
@@ -67,7 +73,7 @@ pub(super) struct Best {
 }
 
 impl Run {
-    pub(super) fn new(config: serde_json::Value, corpus: String) -> Self {
+    pub(super) fn new(config: serde_json::Value) -> Self {
         Self {
             format: FORMAT,
             update: 0,
@@ -77,7 +83,9 @@ impl Run {
             best: None,
             worse: 0,
             unlogged: [0; 3],
-            corpus,
+            corpus: String::new(),
+            valid: None,
+            base: None,
             config,
         }
     }
@@ -89,59 +97,86 @@ impl Run {
 }
 
 /// The folder of a run.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Output {
     path: PathBuf,
+    /// Locked until the run ends; `None` where folders have no locks.
+    lock: Option<File>,
 }
 
 impl Output {
     /// Returns an error unless the folder is empty or does not exist.
     pub(super) fn check_vacant(path: &Path) -> Result<()> {
-        let output = Self { path: path.to_owned() };
-        remove_leftovers(path, None);
-        let is_empty = match fs::read_dir(path) {
+        let mut output = Self::at(path);
+        output.lock()?;
+        output.expect_vacant()
+    }
+
+    fn expect_vacant(&self) -> Result<()> {
+        remove_leftovers(&self.path, None);
+        let is_empty = match fs::read_dir(&self.path) {
             Ok(mut entries) => entries.next().is_none(),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
-            Err(error) => Err(output.problem(format!("expected a folder to write into: {error}")))?,
+            Err(error) => Err(self.problem(format!("expected a folder to write into: {error}")))?,
         };
         if !is_empty {
-            let way = if output.checkpoints()?.is_empty() {
+            let way = if self.checkpoints()?.is_empty() {
                 "expected an empty folder or none; name another"
             } else {
                 "contains a training run; resume it with --resume, or name another folder"
             };
-            Err(output.problem(way))?;
+            Err(self.problem(way))?;
         }
         Ok(())
     }
 
     /// The folder, which another rank creates.
     pub(super) fn at(path: &Path) -> Self {
-        Self { path: path.to_owned() }
+        Self { path: path.to_owned(), lock: None }
     }
 
     /// The folder, created if it does not exist.
     pub(super) fn create(path: &Path) -> Result<Self> {
-        let output = Self { path: path.to_owned() };
+        let mut output = Self::at(path);
         fs::create_dir_all(path)
             .map_err(|error| output.problem(format!("cannot be created: {error}")))?;
-        remove_leftovers(path, None);
+        output.lock()?;
+        // Another run may have used the folder since the first check.
+        output.expect_vacant()?;
         // Fails now, not after hours of training.
         tempfile::tempfile_in(path)
             .map_err(|error| output.problem(format!("is not writable: {error}")))?;
         Ok(output)
     }
 
-    /// The folder of a run to resume, and its last checkpoint.
-    pub(super) fn resume(path: &Path) -> Result<(Self, PathBuf)> {
-        let output = Self { path: path.to_owned() };
-        // Left by a run that was killed, perhaps while it saved another update than the next one.
-        remove_leftovers(path, None);
+    /// The folder of a run to resume, and its last checkpoint. Only the leading rank locks it.
+    pub(super) fn resume(path: &Path, leads: bool) -> Result<(Self, PathBuf)> {
+        let mut output = Self::at(path);
+        if leads {
+            output.lock()?;
+            // Left by a run that was killed, perhaps while it saved another update than the next
+            // one.
+            remove_leftovers(path, None);
+        }
         let last = output.checkpoints()?.pop();
         let (_, folder) = last.ok_or_else(|| {
             output.problem("contains no checkpoint to resume from; start without --resume")
         })?;
         Ok((output, folder))
+    }
+
+    /// Locks the folder, if it exists, until the run ends.
+    fn lock(&mut self) -> Result<()> {
+        let Ok(folder) = File::open(&self.path) else { return Ok(()) };
+        match folder.try_lock() {
+            Ok(()) => self.lock = Some(folder),
+            Err(TryLockError::WouldBlock) => {
+                Err(self.problem("another training run is writing into it"))?
+            }
+            // Not every file system has locks.
+            Err(TryLockError::Error(_)) => {}
+        }
+        Ok(())
     }
 
     pub(super) fn path(&self) -> &Path {

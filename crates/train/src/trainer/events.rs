@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use cognate_runtime::{Device, Runtime};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::log::{Stretch, Validation};
 use crate::left_out::LeftOut;
 use crate::ranks::{Alone, Ranks};
 
@@ -103,4 +103,55 @@ pub struct Averaged {
     pub checkpoints: usize,
     /// Its validation; `None` without a validation set.
     pub validation: Option<Validation>,
+}
+
+/// A line of the log about a stretch of updates.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stretch {
+    /// Number of updates so far.
+    pub update: u64,
+    /// The epoch, from 1.
+    pub epoch: u64,
+    /// The smoothed loss per label, averaged over the stretch.
+    pub loss: f64,
+    /// The loss without smoothing: the logarithm of the perplexity.
+    pub nll: f64,
+    /// The learning rate of the last update.
+    pub learning_rate: f64,
+    /// The norm of all gradients of the last update, before clipping.
+    pub gradient_norm: f64,
+    /// Target tokens per second, without padding.
+    pub tokens_per_second: f64,
+    /// The share of the time spent in the engine, 0 to 1.
+    pub engine_share: f64,
+    /// Seconds of training so far, including those before a resume.
+    pub seconds: f64,
+}
+
+/// A line of the log about a validation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Validation {
+    /// Number of updates so far.
+    pub update: u64,
+    /// The epoch, from 1.
+    pub epoch: u64,
+    /// The smoothed loss per label.
+    pub valid_loss: f64,
+    /// The loss without smoothing.
+    pub valid_nll: f64,
+    /// `e` to the power of `valid_nll`; `null` in the log if it is infinite.
+    #[serde(deserialize_with = "infinite_if_null")]
+    pub perplexity: f64,
+    /// BLEU of the translations, 0 to 100, if it is the metric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bleu: Option<f64>,
+    /// Whether it is better than all previous ones.
+    pub best: bool,
+    /// Seconds of training so far.
+    pub seconds: f64,
+}
+
+/// JSON has no infinity: serde_json writes it as `null`.
+fn infinite_if_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Option::deserialize(deserializer).map(|number| number.unwrap_or(f64::INFINITY))
 }

@@ -8,57 +8,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::checkpoint::Output;
+use super::events::{Stretch, Validation};
 use crate::error::{Cause, Error, Result};
 
 const LOG: &str = "log.jsonl";
 
 /// The maximum number of bytes of a line.
 const MOST_IN_A_LINE: u64 = 1 << 16;
-
-/// A line of the log about a stretch of updates.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Stretch {
-    /// Number of updates so far.
-    pub update: u64,
-    /// The epoch, from 1.
-    pub epoch: u64,
-    /// The smoothed loss per label, averaged over the stretch.
-    pub loss: f64,
-    /// The loss without smoothing: the logarithm of the perplexity.
-    pub nll: f64,
-    /// The learning rate of the last update.
-    pub learning_rate: f64,
-    /// The norm of all gradients of the last update, before clipping.
-    pub gradient_norm: f64,
-    /// Target tokens per second, without padding.
-    pub tokens_per_second: f64,
-    /// The share of the time spent in the engine, 0 to 1.
-    pub engine_share: f64,
-    /// Seconds of training so far, including those before a resume.
-    pub seconds: f64,
-}
-
-/// A line of the log about a validation.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Validation {
-    /// Number of updates so far.
-    pub update: u64,
-    /// The epoch, from 1.
-    pub epoch: u64,
-    /// The smoothed loss per label.
-    pub valid_loss: f64,
-    /// The loss without smoothing.
-    pub valid_nll: f64,
-    /// `e` to the power of `valid_nll`.
-    pub perplexity: f64,
-    /// BLEU of the translations, 0 to 100, if it is the metric.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bleu: Option<f64>,
-    /// Whether it is better than all previous ones.
-    pub best: bool,
-    /// Seconds of training so far.
-    pub seconds: f64,
-}
 
 /// A line of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -17,7 +17,9 @@ mod step;
 mod tuning;
 mod validate;
 mod validations;
+mod values;
 
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -31,15 +33,17 @@ use cognate_text::Tokenizer;
 
 use crate::batches::{BatchSettings, Batches, Position, TrainingBatch};
 use crate::config::{Precision, TrainingConfig};
-use crate::corpus::Corpus;
+use crate::corpus::{Cleaning, Corpus};
 use crate::error::{Cause, Result};
 use crate::left_out::LeftOut;
 use crate::ranks::{agree, leads};
 
 use checkpoint::{Output, Run};
-pub use events::{Averaged, Beginning, Ending, Event, Machine, Outcome, Progress};
+pub use events::{
+    Averaged, Beginning, Ending, Event, Machine, Outcome, Progress, Stretch, Validation,
+};
 use log::Log;
-pub use log::{LogLine, Stretch, Validation, read_log};
+pub use log::{LogLine, read_log};
 use model::Start;
 use recipes::{dropout_seed, loss, optimiser};
 use step::{Recipes, Step, Sums, Updated};
@@ -67,6 +71,14 @@ pub struct Trainer<'r> {
     began: (Instant, f64),
 }
 
+impl fmt::Debug for Trainer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (folder, updates) = (self.output.path(), self.run.update);
+        let mut debug = f.debug_struct("Trainer");
+        debug.field("folder", &folder).field("updates", &updates).finish_non_exhaustive()
+    }
+}
+
 impl<'r> Trainer<'r> {
     /// Checks the settings, opens the text, trains or reads the tokenizer, and loads the graphs.
     ///
@@ -86,7 +98,7 @@ impl<'r> Trainer<'r> {
         let resumed = match beginning {
             Beginning::Fresh if leads(machine.ranks) => Output::check_vacant(out).map(|()| None)?,
             Beginning::Fresh => None,
-            Beginning::Resume => Some(Output::resume(out)?),
+            Beginning::Resume => Some(Output::resume(out, leads(machine.ranks))?),
         };
         let text = config.to_toml()?;
         let told =
@@ -100,14 +112,8 @@ impl<'r> Trainer<'r> {
             resumed.as_ref().map(|(_, folder)| checkpoint::State::read(folder)).transpose()?;
         let corpus = Corpus::open(&config.train_files(), &config.cleaning())?;
         let valid = (!config.valid_files().is_empty())
-            .then(|| Corpus::open(&config.valid_files(), &config.cleaning()))
+            .then(|| Corpus::open(&config.valid_files(), &Cleaning::default()))
             .transpose()?;
-        if former.as_ref().is_some_and(|former| former.corpus != corpus.fingerprint()) {
-            Err(Cause::Config(format!(
-                "{}: data.train: the text has changed since the run began, according to training.json; start a new run",
-                out.display()
-            )))?;
-        }
         let mut start = match (&resumed, &config.model.init, &config.tokenizer.from) {
             // Checkpoints contain merged weights; adapters belong to the original ones.
             (Some(_), Some(init), _) if config.tuning.lora_rank.is_some() => {
@@ -139,12 +145,27 @@ impl<'r> Trainer<'r> {
                 }
             }
         }
+        // Adapters are learned for these weights.
+        let base = config.tuning.lora_rank.map(|_| model::fingerprint(&start.model));
+        let fresh = Run {
+            corpus: corpus.fingerprint(),
+            valid: valid.as_ref().map(Corpus::fingerprint),
+            base,
+            ..Run::new(told)
+        };
+        if let Some(former) = &former {
+            resume::check_unchanged(out, former, &fresh)?;
+        }
         let settings = config.batch_settings(start.framing.clone());
         let tokenizer = Arc::new(start.tokenizer.clone());
         let sources = SourceEncoder::new(&tokenizer, start.model.config(), &start.settings);
         let held = valid
-            .map(|corpus| ValidationSet::new(corpus, &tokenizer, settings.clone(), &sources))
+            .map(|corpus| {
+                let positions = config.model.max_positions;
+                ValidationSet::new(corpus, &tokenizer, settings.clone(), &sources, positions)
+            })
             .transpose()?;
+        start.warnings.extend(held.iter().flat_map(|held| held.notes.clone()));
         let threads = config.threads.or((machine.ranks.size() > 1).then_some(1));
         let options = Options {
             device: machine.device,
@@ -166,7 +187,6 @@ impl<'r> Trainer<'r> {
             let notice = Notice::LeftToProcessor { nodes: nodes.to_vec() };
             start.warnings.push(notice.to_string());
         }
-        let fresh = Run::new(told, corpus.fingerprint());
         if options.in_bf16 && !multiplies_bf16() {
             let notice =
                 "optimiser.precision: this processor does not multiply bf16; products are in f32";

@@ -300,3 +300,20 @@ fn model_config(
     wanted.to_json()?;
     Ok(wanted)
 }
+
+/// The fingerprint of a model's weights.
+pub(super) fn fingerprint(model: &Model) -> String {
+    let (mut hasher, mut values) = (blake3::Hasher::new(), vec![0.0_f32; 1 << 16]);
+    for (path, recipe) in model.weights().iter() {
+        hasher.update(path.as_bytes());
+        let n = recipe.shape().iter().product::<usize>();
+        for first in (0..n).step_by(values.len()) {
+            let part = &mut values[..(n - first).min(1 << 16)];
+            recipe.read(first, part);
+            part.iter().for_each(|value| {
+                hasher.update(&value.to_le_bytes());
+            });
+        }
+    }
+    hasher.finalize().to_hex().to_string()
+}

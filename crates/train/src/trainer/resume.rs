@@ -7,6 +7,7 @@ use cognate_graph::{Generator, Recipe, Weights};
 use cognate_model::Model;
 use serde_json::Value;
 
+use super::checkpoint::Run;
 use crate::error::{Cause, Result};
 
 /// Settings that can change in a resumed run, because updates do not depend on them.
@@ -43,6 +44,25 @@ pub(super) fn check(folder: &Path, former: &Value, now: &Value) -> Result<()> {
         "{}: a run resumes only with its original settings, which are in its training.json{}",
         folder.display(),
         told.concat()
+    );
+    Err(Cause::Config(message).into())
+}
+
+/// Returns an error if what a run is about has changed.
+pub(super) fn check_unchanged(folder: &Path, former: &Run, now: &Run) -> Result<()> {
+    let differ = |former: &Option<String>, now: &Option<String>| matches!((former, now), (Some(former), Some(now)) if former != now);
+    let changed = if former.corpus != now.corpus {
+        "data.train: the text has changed"
+    } else if differ(&former.valid, &now.valid) {
+        "data.valid: the text has changed"
+    } else if differ(&former.base, &now.base) {
+        "model.init: the weights have changed"
+    } else {
+        return Ok(());
+    };
+    let message = format!(
+        "{}: {changed} since the run began, according to training.json; start a new run",
+        folder.display()
     );
     Err(Cause::Config(message).into())
 }

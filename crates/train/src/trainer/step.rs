@@ -4,18 +4,16 @@
 //! keeps them in its memory. The host reads losses and norms, the state when a checkpoint is saved,
 //! and gradients if several ranks sum theirs.
 
-use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cognate_graph::{Program, Recipe, Shape, Storage, Weights};
+use cognate_graph::{Program, Recipe, Shape, Weights};
 use cognate_model::{Loss, LossNames, Model};
 use cognate_passes::{feed::feed, fold::fold};
 use cognate_runtime::{Loaded, Options, Runtime, Session, Value, Values};
 use ndarray::{ArrayD, Dimension, IxDyn, arr0};
 
 use crate::batches::{Arrays, TrainingBatch, shard};
-use crate::error::{Cause, Result};
+use crate::error::Result;
 use crate::gradients::{LOSS_SCALE, gradients, gradients_in_half};
 use crate::optimiser::{Optimiser, UpdateNames};
 use crate::ranks::Ranks;
@@ -23,6 +21,7 @@ use crate::ranks::Ranks;
 use super::block::Block;
 use super::scale::Scale;
 use super::tuning::Learned;
+use super::values::{missing, number, stored};
 
 /// Sums over labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -431,32 +430,6 @@ impl<'r> Step<'r> {
     }
 }
 
-/// A recipe with these values.
-pub(super) fn stored(values: &[f32], shape: &[usize]) -> Result<Recipe> {
-    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    let (length, storage) = (bytes.len(), Arc::new(Bytes(bytes)));
-    Ok(Recipe::stored(storage, 0..length, shape)?)
-}
-
-/// Values of a weight in memory.
-struct Bytes(Vec<u8>);
-
-impl std::fmt::Debug for Bytes {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{} bytes", self.0.len())
-    }
-}
-
-impl Storage for Bytes {
-    fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    fn file(&self) -> Option<&Path> {
-        None
-    }
-}
-
 /// The inputs of a graph besides weights.
 fn given(
     session: &dyn Session,
@@ -520,15 +493,6 @@ fn sums(outputs: &Values) -> Result<Sums> {
         nll: number(outputs, LossNames::NEGATIVE_LOG_LIKELIHOOD)?,
         tokens: number(outputs, LossNames::TOKENS)? as u64,
     })
-}
-
-pub(super) fn number(outputs: &Values, name: &str) -> Result<f64> {
-    let value = outputs.get(name).ok_or_else(|| missing(name))?.to_f64()?;
-    Ok(value.first().copied().ok_or_else(|| missing(name))?)
-}
-
-pub(super) fn missing(name: &str) -> Cause {
-    Cause::Engine(format!("the engine lost {name}"))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use cognate_graph::{Builder, DType, Op, Program, Recipe, Type, Weights};
 use cognate_model::Model;
 
-use super::step::stored;
+use super::values::stored;
 use crate::batches::order::{Purpose, random};
 use crate::config::{TrainingConfig, Tuning};
 use crate::error::{Cause, Result};

@@ -16,7 +16,8 @@ use super::model::Start;
 use super::step::{Step, Sums};
 use crate::batches::{Arrays, BatchSettings, Batches, Position, shard};
 use crate::corpus::Corpus;
-use crate::error::Result;
+use crate::error::{Cause, Error, Result};
+use crate::left_out::LeftOut;
 use crate::ranks::gather;
 
 /// Maximum number of source tokens that are decoded together.
@@ -28,26 +29,42 @@ pub(super) struct ValidationSet {
     /// Token ids of the sources that are not empty, with their line numbers, sorted by length.
     sources: Vec<(usize, Vec<i64>)>,
     references: Vec<String>,
+    /// What is missing from it.
+    pub(super) notes: Vec<String>,
 }
 
 impl ValidationSet {
-    /// Reads and tokenizes the corpus into memory.
+    /// Reads and tokenizes the corpus into memory. Of the limits on training pairs none applies: only
+    /// pairs that do not fit into the model or a batch are left out of the loss.
     pub(super) fn new(
         corpus: Corpus,
         tokenizer: &Arc<Tokenizer>,
         settings: BatchSettings,
         encoder: &SourceEncoder,
+        positions: usize,
     ) -> Result<Self> {
-        let (corpus, settings) =
-            (Arc::new(corpus), BatchSettings { subword_sampling: None, ..settings });
+        let corpus = Arc::new(corpus);
+        let longest = positions.min(settings.max_tokens);
+        let settings = BatchSettings {
+            subword_sampling: None,
+            max_ratio: None,
+            max_source_tokens: longest,
+            max_target_tokens: longest,
+            ..settings
+        };
         let (mut batches, mut sources, mut references) = (Vec::new(), Vec::new(), Vec::new());
+        let mut left_out = LeftOut::default();
         for batch in
             Batches::new(Arc::clone(&corpus), Arc::clone(tokenizer), settings, Position::default())?
         {
-            let batch = batch?;
+            let batch = batch.map_err(|error| match error.0 {
+                Cause::NothingFits(left_out) => Cause::NothingFitsInValidation(left_out).into(),
+                other => Error(other),
+            })?;
             if batch.position().epoch > 0 {
                 break;
             }
+            left_out += batch.left_out();
             batches.push(batch.arrays());
         }
         for (number, pair) in corpus.pairs()?.enumerate() {
@@ -60,7 +77,14 @@ impl ValidationSet {
             references.push(pair.target);
         }
         sources.sort_by_key(|(_, ids)| ids.len());
-        Ok(Self { batches, sources, references })
+        let mut notes = Vec::new();
+        if corpus.n_pairs() < corpus.n_lines() {
+            notes.push(format!("data.valid: dropped pairs: {}", corpus.dropped()));
+        }
+        if left_out != LeftOut::default() {
+            notes.push(format!("data.valid: pairs that are left out of the loss: {left_out}"));
+        }
+        Ok(Self { batches, sources, references, notes })
     }
 
     /// The sums of the losses.
@@ -175,6 +199,7 @@ mod tests {
             &tokenizer,
             BatchSettings { framing, ..BatchSettings::default() },
             &encoder,
+            12,
         )
         .unwrap();
 

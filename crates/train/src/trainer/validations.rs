@@ -6,7 +6,7 @@ use cognate_model::Model;
 use cognate_runtime::Options;
 
 use super::checkpoint::Best;
-use super::log::Validation;
+use super::events::Validation;
 use super::recipes::{loss, optimiser};
 use super::step::{Recipes, Step, Sums};
 use super::tuning::Learned;
@@ -99,6 +99,10 @@ impl Trainer<'_> {
         let (valid_loss, valid_nll) = (sums.loss / labels, sums.nll / labels);
         let (update, epoch, seconds) =
             (self.run.update, self.run.position.last_epoch(), self.run.seconds);
+        if !valid_loss.is_finite() {
+            let (value, kept) = (valid_loss, self.last_saved());
+            Err(Cause::DivergedInValidation { update, value, kept })?;
+        }
         Ok(Validation {
             update,
             epoch,
@@ -176,13 +180,15 @@ impl Trainer<'_> {
             Ok(()) => self.output.path().join(FAILED_BATCH).display().to_string(),
             Err(error) => format!("nothing ({error})"),
         };
-        let kept = match self.output.checkpoints() {
-            Ok(checkpoints) if !checkpoints.is_empty() => {
-                format!("the state of update {} is kept", checkpoints[checkpoints.len() - 1].0)
-            }
-            _ => "no state was saved before".to_owned(),
-        };
-        Cause::Diverged { update, what, value, file, kept }.into()
+        Cause::Diverged { update, what, value, file, kept: self.last_saved() }.into()
+    }
+
+    /// Says which state a diverged run can continue from.
+    fn last_saved(&self) -> String {
+        match self.output.checkpoints().ok().and_then(|mut checkpoints| checkpoints.pop()) {
+            Some((update, _)) => format!("the state of update {update} is kept"),
+            None => "no state was saved before".to_owned(),
+        }
     }
 }
 

@@ -287,7 +287,7 @@ fn what_makes_no_batches_is_refused() {
         }
     };
     let defaults = BatchSettings::default;
-    assert_snapshot!(error(BatchSettings { max_source_tokens: 1, ..defaults() }), @"no pair of sentences fits into a batch: 2 with too many tokens, 0 with one side too long for the other, 0 that contain special tokens; raise max_source_tokens, max_target_tokens or max_ratio");
+    assert_snapshot!(error(BatchSettings { max_source_tokens: 1, ..defaults() }), @"no pair of sentences fits into a batch: 2 with too many tokens, 0 with one side too long for the other, 0 that contain special tokens; raise max_tokens, max_source_tokens, max_target_tokens or max_ratio");
     assert_snapshot!(error(BatchSettings { max_tokens: 255, ..defaults() }), @"max_source_tokens is 256, expected 1 to max_tokens, which is 255");
     assert_snapshot!(error(BatchSettings { max_target_tokens: 0, ..defaults() }), @"max_target_tokens is 0, expected 1 to max_tokens, which is 2048");
     assert_snapshot!(error(BatchSettings { max_sentences: Some(0), ..defaults() }), @"max_sentences is 0, expected at least 1");

@@ -257,6 +257,14 @@ fn values_that_do_not_go_together_are_refused() {
     train.toml: line 4: tuning.lora_targets is empty, expected at least one layer's name: ["q_proj"]
     train.toml: line 5: tuning.freeze is beside tuning.lora_rank, expected only one of them: with adapters no other weights are learned
     "#);
+    // What nothing reads.
+    assert_snapshot!(problems("[model]\nrelative_buckets = 16\nrelative_max_distance = 64\n[tuning]\nlora_alpha = 4\nlora_targets = []\n[optimiser]\nalgorithm = \"lion\"\nepsilon = 1e-8\n"), @r#"
+    train.toml: line 2: model.relative_buckets is 16, expected no value, or model.positions = "relative"
+    train.toml: line 3: model.relative_max_distance is 64, expected no value, or model.positions = "relative"
+    train.toml: line 5: tuning.lora_alpha is 4, expected no value, or tuning.lora_rank to be set
+    train.toml: line 6: tuning.lora_targets is [], expected no value, or tuning.lora_rank to be set
+    train.toml: line 9: optimiser.epsilon is 0.00000001, expected no value, or an optimiser.algorithm with epsilon: adam, adamw, muon
+    "#);
     assert_snapshot!(problems("[tokenizer]\nfrom = \"t\"\nvocab_size = 9000\n[model]\ninit = \"m\"\nd_model = 64\n"), @"
     train.toml: line 2: tokenizer.from is beside other fields, expected no other fields: an existing tokenizer is not trained
     train.toml: line 5: model.init is beside other fields, expected no other fields: the checkpoint defines the model

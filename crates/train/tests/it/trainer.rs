@@ -4,7 +4,7 @@ use crate::Folder;
 use cognate_runtime::{Device, Engine, Reference, Runtime};
 use cognate_testing::bundled_checkpoint;
 use cognate_train::config::TrainingConfig;
-use cognate_train::{Beginning, Ending, Event, LeftOut, Machine, Outcome, Trainer};
+use cognate_train::{Beginning, Ending, Event, LeftOut, LogLine, Machine, Outcome, Trainer};
 use insta::assert_snapshot;
 use serde_json::Value;
 use std::fs;
@@ -279,6 +279,21 @@ fn adapters_are_learned_and_merged() {
         (adapted / merged - 1.0).abs() < cognate_verify::CLOSE.relative_l2,
         "{adapted}, merged {merged}"
     );
+    let base = folder.path().join("base");
+    fs::create_dir(&base).unwrap();
+    for file in fs::read_dir(bundled_checkpoint()).unwrap().map(Result::unwrap) {
+        if file.file_type().unwrap().is_file() {
+            fs::copy(file.path(), base.join(file.file_name())).unwrap();
+        }
+    }
+    let of_base = tuning(&folder, &base, "schedule.max_updates = 1\ntuning.lora_rank = 2");
+    let of_base_out = folder.path().join("of base");
+    run(&of_base, &of_base_out, Beginning::Fresh, &*ort);
+    let mut weights = fs::read(base.join("model.safetensors")).unwrap();
+    *weights.last_mut().unwrap() ^= 1;
+    fs::write(base.join("model.safetensors"), weights).unwrap();
+    let said = refusal(&of_base, &of_base_out, Beginning::Resume, &*ort);
+    assert!(said.contains(": model.init: the weights have changed since the run began"), "{said}");
     for (rank, target, expected) in [
         (2, "query", "tuning.lora_targets: the model has no weight called \"query\""),
         (2, "final_layer_norm", "tuning.lora_targets: "),
@@ -393,6 +408,7 @@ fn the_mean_of_checkpoints_is_the_result() {
         _ => ControlFlow::Continue(()),
     });
     assert_eq!(outcome.unwrap().ending, Ending::Stopped);
+    drop(trainer);
     run(&config, &stopped, Beginning::Resume, &*ort);
     let bytes = |out: &Path| fs::read(out.join("model.safetensors")).unwrap();
     assert!(bytes(&stopped) == bytes(&out));
@@ -480,12 +496,88 @@ fn what_cannot_begin_is_refused() {
     ");
     folder.write("train.src", "a b\n".repeat(2_000));
     assert_snapshot!(refused(&good, Beginning::Resume), @"out: data.train: the text has changed since the run began, according to training.json; start a new run");
+    let good = config(&folder, "schedule.max_updates = 2");
+    folder.write("valid.src", "a b\n".repeat(100));
+    assert_snapshot!(refused(&good, Beginning::Resume), @"out: data.valid: the text has changed since the run began, according to training.json; start a new run");
+    let good = config(&folder, "schedule.max_updates = 2");
+    for (out, beginning) in [("out", Beginning::Resume), ("other", Beginning::Fresh)] {
+        let out = folder.path().join(out);
+        let machine = Machine::alone(&*ort, Device::Cpu);
+        let running = Trainer::new(good.clone(), &out, beginning, machine).unwrap();
+        for beginning in [Beginning::Resume, Beginning::Fresh] {
+            let said = refusal(&good, &out, beginning, &*ort);
+            assert!(said.ends_with(": another training run is writing into it"), "{said}");
+        }
+        drop(running);
+    }
     let foreign = folder.path().join("foreign");
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("thesis.txt"), "mine").unwrap();
     assert_snapshot!(folder.shown(refusal(&good, &foreign, Beginning::Fresh, &*ort)), @"foreign: expected an empty folder or none; name another");
     let file = folder.write("file", "");
     assert_snapshot!(folder.shown(refusal(&good, &file, Beginning::Fresh, &*ort)), @"file: expected a folder to write into: Not a directory (os error 20)");
+}
+
+/// All digits of a number are those of the settings.
+#[test]
+fn settings_with_many_digits_resume() {
+    let Some(ort) = ort() else { return };
+    let folder = Folder::new();
+    let out = folder.path().join("out");
+    for (updates, beginning) in [(1, Beginning::Fresh), (2, Beginning::Resume)] {
+        let more = format!(
+            "optimiser.beta2 = 0.9986514263361793\noptimiser.ema_decay = 0.9997306833217721\nschedule.max_updates = {updates}"
+        );
+        assert_eq!(run(&config(&folder, &more), &out, beginning, &*ort).0.updates, updates);
+    }
+}
+
+#[test]
+fn a_validation_that_diverged_ends_the_run() {
+    let Some(ort) = ort() else { return };
+    let folder = Folder::new();
+    let more = "optimiser.learning_rate = 1e9\noptimiser.warmup_updates = 1\nschedule.validate_every = 1\nschedule.max_updates = 1";
+    let (config, out) = (config(&folder, more), folder.path().join("out"));
+    let machine = Machine::alone(&*ort, Device::Cpu);
+    let mut trainer = Trainer::new(config, &out, Beginning::Fresh, machine).unwrap();
+    let error = trainer.run(&mut |_| ControlFlow::Continue(())).unwrap_err();
+    assert_snapshot!(error, @"update 1: the validation loss is NaN; no state was saved before. Lower optimiser.learning_rate, raise optimiser.warmup_updates, or set optimiser.clip_norm");
+    assert!(!out.join("model.safetensors").exists());
+}
+
+#[test]
+fn a_log_has_infinite_perplexities() {
+    let folder = Folder::new();
+    let line = r#"{"update":1,"epoch":1,"valid_loss":800.0,"valid_nll":800.0,"perplexity":null,"best":true,"seconds":1.0}"#;
+    let log = cognate_train::read_log(&folder.write("log.jsonl", format!("{line}\n"))).unwrap();
+    assert!(
+        matches!(log[..], [LogLine::Validation(found)] if found.perplexity == f64::INFINITY),
+        "{log:?}"
+    );
+    assert_eq!(serde_json::to_string(&log[0]).unwrap(), line);
+}
+
+/// Limits on training pairs are none on the validation set, whose loss they would change.
+#[test]
+fn all_pairs_are_validated() {
+    let Some(ort) = ort() else { return };
+    let folder = Folder::new();
+    let first = folder.path().join("first");
+    run(&config(&folder, "schedule.max_updates = 1"), &first, Beginning::Fresh, &*ort);
+    let limits = ["", "data.max_words = 3", "data.max_source_tokens = 5", "data.max_ratio = 1.0"];
+    let losses = limits.map(|limit| {
+        let text = fs::read_to_string(folder.path().join("training.toml")).unwrap();
+        let (init, rest) = (format!("model.init = {first:?}"), text.lines());
+        let rest =
+            rest.filter(|line| !["model.", "tokenizer."].iter().any(|name| line.starts_with(name)));
+        let text =
+            rest.chain([&*init, "optimiser.learning_rate = 1e-12", limit]).collect::<Vec<_>>();
+        let config = TrainingConfig::read(folder.write("limited.toml", text.join("\n"))).unwrap();
+        let out = folder.path().join(format!("out {limit}"));
+        run(&config, &out, Beginning::Fresh, &*ort);
+        log(&out).last().unwrap()["valid_loss"].as_f64().unwrap()
+    });
+    assert!(losses.iter().all(|loss| (loss - losses[0]).abs() < 1e-6), "{losses:?}");
 }
 
 /// Each choice of the bench makes a model that learns and is read again as it was written.

@@ -22,6 +22,7 @@ ENCODED = {
     "clip.mp3": ["-c:a", "libmp3lame", "-b:a", "48k"],
     "clip.ogg": ["-c:a", "libvorbis", "-q:a", "4"],
     "clip.opus": ["-c:a", "libopus", "-b:a", "32k"],
+    "clip-opus.mp4": ["-c:a", "libopus", "-b:a", "32k"],
     "clip.webm": ["-c:a", "libopus", "-b:a", "32k"],
     "clip.m4a": ["-c:a", "aac", "-b:a", "48k"],
     "clip-24bit.wav": ["-c:a", "pcm_s24le"],

@@ -46,12 +46,7 @@ impl Codec {
                 n_channels,
                 samples: vec![0.0; OPUS_PACKET * n_channels],
             };
-            // The pre-skip in the stream's header (RFC 7845, section 5.1), for any container.
-            let pre_skip = parameters
-                .extra_data
-                .as_deref()
-                .and_then(|header| header.get(10..12))
-                .map_or(0, |bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
+            let pre_skip = parameters.extra_data.as_deref().map_or(0, pre_skip);
             return Ok(Self { decoder, name: "Opus".into(), delay: pre_skip.into() });
         }
         let decoder = symphonia::default::get_codecs()
@@ -101,4 +96,15 @@ fn opus(parameters: &AudioCodecParameters) -> Result<(OpusDecoder, usize), Strin
     let decoder =
         OpusDecoder::new(OPUS_RATE, n_channels).map_err(|error| format!("Opus: {error}"))?;
     Ok((decoder, n_channels))
+}
+
+/// The pre-skip in a header of Opus: that of RFC 7845, section 5.1, of version 1, or the box of MP4
+/// (`dOps` of "Encapsulation of Opus in ISO Base Media File Format"), of version 0 and in big
+/// endian, behind the same eight letters.
+fn pre_skip(header: &[u8]) -> u16 {
+    match *header {
+        [_, _, _, _, _, _, _, _, 0, _, high, low, ..] => u16::from_be_bytes([high, low]),
+        [_, _, _, _, _, _, _, _, _, _, low, high, ..] => u16::from_le_bytes([low, high]),
+        _ => 0,
+    }
 }

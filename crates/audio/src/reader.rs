@@ -79,7 +79,12 @@ impl AudioReader {
         }
         let file = File::open(path).map_err(unreadable)?;
         let extension = path.extension().and_then(|extension| extension.to_str());
-        Self::probe(place, Box::new(file), extension)
+        // Of a truncated file, what lies at its end is searched in vain; a stream is read without.
+        Self::probe(place.clone(), Box::new(file), extension).or_else(|error| {
+            let stream = File::open(path).map_err(unreadable)?;
+            Self::probe(place.clone(), Box::new(ReadOnlySource::new(stream)), extension)
+                .map_err(|_| error)
+        })
     }
 
     /// Reads audio from a stream, such as standard input, whose name in errors is `place`.

@@ -13,7 +13,7 @@ use cognate::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::env;
 use std::io::{self, Write};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroUsize, ParseIntError};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -54,7 +54,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "X", default_value = "0")]
     temperature: f32,
     /// Step to the next temperature if a text is rejected; 0 for no other temperature
-    #[arg(long, value_name = "X", default_value = "0.2")]
+    #[arg(long, value_name = "X", default_value = "0.2", value_parser = increment)]
     temperature_increment_on_fallback: f32,
     /// Number of beams at temperature 0; 1 is greedy
     #[arg(long, visible_aliases = ["beam-size", "num-beams"], value_name = "N", default_value = "5", value_parser = at_most(256))]
@@ -137,15 +137,16 @@ pub(crate) struct Options {
     /// Whose results to equal where implementations differ
     #[arg(long, default_value = "openai", value_parser = ["openai", "transformers"])]
     semantics: String,
-    /// Tokens that are not written, separated by commas; -1 stands for most symbols
+    /// Tokens that are not written, separated by commas; -1 stands for most symbols, "" for none
     #[arg(
         long,
         value_name = "IDS",
         value_delimiter = ',',
         default_value = "-1",
-        allow_hyphen_values = true
+        allow_hyphen_values = true,
+        value_parser = token
     )]
-    suppress_tokens: Vec<i64>,
+    suppress_tokens: Vec<Option<i64>>,
     /// Random seed
     #[arg(long, value_name = "N", default_value = "0")]
     seed: u64,
@@ -176,10 +177,24 @@ fn formats() -> impl TypedValueParser<Value = Formats> {
 /// The value of --format for all of them.
 const ALL_FORMATS: &str = "all";
 
+/// A value of --suppress-tokens; `None` for an empty one.
+fn token(value: &str) -> Result<Option<i64>, ParseIntError> {
+    if value.is_empty() { Ok(None) } else { value.parse().map(Some) }
+}
+
+/// The value of --temperature-increment-on-fallback.
+fn increment(value: &str) -> Result<f32, String> {
+    let step = value.parse().ok().filter(|step| (0.0..f32::INFINITY).contains(step));
+    step.ok_or_else(|| "expected a number from 0".into())
+}
+
+/// The maximum number of further temperatures.
+const MOST_FALLBACKS: usize = 100;
+
 impl Options {
     fn transcription(&self) -> TranscriptionOptions {
         let step = self.temperature_increment_on_fallback;
-        let further = (1..=10)
+        let further = (1..=MOST_FALLBACKS)
             .map(|n| self.temperature + step * n as f32)
             .take_while(|t| step > 0.0 && *t <= 1.0 + 1e-6);
         let rounded = |temperature: f32| (temperature * 1e4).round() / 1e4;
@@ -216,7 +231,7 @@ impl Options {
                 .append_punctuations
                 .clone()
                 .unwrap_or(defaults.append_punctuations),
-            suppress_tokens: self.suppress_tokens.clone(),
+            suppress_tokens: self.suppress_tokens.iter().flatten().copied().collect(),
             seed: self.seed,
             short_windows: self.short_windows,
             batch: self.batch.get(),
@@ -290,7 +305,9 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         }
         if let Some(folder) = &options.output_dir {
             for &(format, ending) in &options.format.0 {
-                let path = folder.join(format!("{}.{ending}", stem(file).display()));
+                let mut name = stem(file).as_os_str().to_owned();
+                name.push(format!(".{ending}"));
+                let path = folder.join(name);
                 let text = TranscriptWriter::new(format, options.subtitles()).document(&found);
                 whole_file::write("--output-dir", &path, text.as_bytes(), out)?;
             }

@@ -3,6 +3,7 @@
 mod scores;
 
 pub use cognate_text::{
-    Bleu, BleuSettings, ChrfSettings, Metric, Resampling, Score, Smoothing, Words, corpus_bleu,
+    Bleu, BleuSettings, ChrfSettings, ErrorRateSettings, ErrorUnit, Metric, Resampling, Score,
+    Smoothing, Words, corpus_bleu,
 };
 pub use scores::{MetricScores, Scores, SystemScore};

@@ -27,6 +27,7 @@ use cognate_pipeline::{CancellationToken, Error, ErrorKind, Languages, Notice, R
 use cognate_text::{PieceModels, Tokenizer};
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -57,6 +58,13 @@ pub struct Export {
     force: bool,
     allow_non_finite: bool,
     cancellation: CancellationToken,
+}
+
+impl fmt::Debug for Export {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let model = format_args!("{}", self.source);
+        f.debug_struct("Export").field("model", &model).finish_non_exhaustive()
+    }
 }
 
 /// An export that was written.

@@ -7,7 +7,7 @@ pub use chart::{ChartAxis, chart, log_table};
 pub use cognate_model::{DropoutRates, Loss};
 pub use cognate_train::config::TrainingConfig;
 pub use cognate_train::{
-    Alone, Averaged, Beginning, Ending, Error, Event, LeftOut, LogLine, Machine, Optimiser,
-    Outcome, Progress, Rule, Stretch, Trainer, Validation, read_log,
+    Alone, Averaged, Beginning, Ending, Error, ErrorKind, Event, LeftOut, LogLine, Machine,
+    Optimiser, Outcome, Progress, Ranks, Rule, Stretch, Trainer, Validation, read_log,
 };
 pub use grid_table::GridTable;

@@ -25,6 +25,9 @@ const RANDOM: usize = 6;
 /// The temporary paths of this process.
 static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
+/// How often the removal of a folder is tried.
+const TRIES: usize = 100;
+
 /// Removes all temporary files of this process, for a program that is ended by a signal.
 ///
 /// Nothing is created or renamed afterwards; a thread that tries waits for the end of the process.
@@ -32,8 +35,12 @@ pub fn abandon() {
     let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     for path in held.iter() {
         let is_folder = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir());
-        // The next process that writes there removes what is left.
-        let _ = if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        // Other threads may still write into a folder. The next process that writes there removes
+        // what is left.
+        let _ = match is_folder {
+            true => (0..TRIES).find(|_| fs::remove_dir_all(path).is_ok()).is_some(),
+            false => fs::remove_file(path).is_ok(),
+        };
     }
     std::mem::forget(held);
 }

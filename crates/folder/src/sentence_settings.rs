@@ -1,7 +1,7 @@
 //! The settings of sentence-transformers: how the states of an encoder become one vector.
 //!
 //! `modules.json` lists the steps: the encoder, `Pooling` with a `config.json` of its own,
-//! `Normalize`. Source: sentence-transformers 5, `SentenceTransformer.load`.
+//! `Normalize`. Source: sentence-transformers 5 and 6, `SentenceTransformer.load`.
 
 use crate::configuration::read_if_there;
 use crate::{Error, ErrorKind, Result};
@@ -11,9 +11,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// How the states of an encoder become one vector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pooling {
     /// The mean over tokens that are not padding.
+    #[default]
     Mean,
     /// The state of the first token.
     First,
@@ -21,8 +22,8 @@ pub enum Pooling {
     Pooler,
 }
 
-/// What a folder of sentence-transformers says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a folder of sentence-transformers says; by default the mean of a text as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SentenceSettings {
     /// How states become one vector.
     pub pooling: Pooling,
@@ -30,12 +31,20 @@ pub struct SentenceSettings {
     pub normalize: bool,
     /// The most tokens of a text; longer texts are cut.
     pub max_tokens: Option<usize>,
+    /// What stands before each text: the default prompt.
+    pub prompt: String,
+    /// Whether texts are lower-cased.
+    pub lower_case: bool,
 }
 
 const MODULES: &str = "modules.json";
 const LIMITS: &str = "sentence_bert_config.json";
 const POOLING: &str = "1_Pooling";
 const POOLING_CONFIG: &str = "1_Pooling/config.json";
+const PROMPTS: &str = "config_sentence_transformers.json";
+const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+/// What transformers writes for a tokenizer without limit is larger.
+const LONGEST: f64 = 1e9;
 
 #[derive(Deserialize)]
 struct Module {
@@ -45,9 +54,22 @@ struct Module {
     kind: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 struct Limits {
     max_seq_length: Option<usize>,
+    #[serde(default)]
+    do_lower_case: bool,
+}
+
+#[derive(Deserialize, Default)]
+struct Prompts {
+    prompts: Option<BTreeMap<String, String>>,
+    default_prompt_name: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct TokenizerLimits {
+    model_max_length: Option<f64>,
 }
 
 impl SentenceSettings {
@@ -59,18 +81,27 @@ impl SentenceSettings {
         let path = folder.join(MODULES);
         let Some(text) = read_if_there(&path)? else { return Ok(None) };
         let modules: Vec<Module> = parse(&path, &text)?;
-        let path = folder.join(LIMITS);
-        let limits: Option<Limits> =
-            read_if_there(&path)?.map(|text| parse(&path, &text)).transpose()?;
+        let Limits { max_seq_length, do_lower_case } = read_or_default(folder, LIMITS)?;
+        let max_tokens = match max_seq_length {
+            Some(tokens) => Some(tokens),
+            None => read_or_default::<TokenizerLimits>(folder, TOKENIZER_CONFIG)?
+                .model_max_length
+                .filter(|&tokens| (1.0..LONGEST).contains(&tokens))
+                .map(|tokens| tokens as usize),
+        };
         let mut settings = Self {
             pooling: Pooling::Mean,
             normalize: false,
-            max_tokens: limits.and_then(|limits| limits.max_seq_length),
+            max_tokens,
+            prompt: prompt(folder)?,
+            lower_case: do_lower_case,
         };
         for Module { path, kind } in modules {
             match kind.rsplit('.').next().unwrap_or_default() {
                 "Transformer" if path.is_empty() => {}
-                "Pooling" if path == POOLING => settings.pooling = pooling(folder)?,
+                "Pooling" if path == POOLING => {
+                    settings.pooling = pooling(folder, !settings.prompt.is_empty())?;
+                }
                 "Normalize" => settings.normalize = true,
                 _ => {
                     let message = format!(
@@ -88,8 +119,7 @@ impl SentenceSettings {
     }
 
     /// The files of these settings.
-    pub const FILES: [&str; 4] =
-        [MODULES, LIMITS, POOLING_CONFIG, "config_sentence_transformers.json"];
+    pub const FILES: [&str; 4] = [MODULES, LIMITS, POOLING_CONFIG, PROMPTS];
 
     /// Copies the files of these settings from a checkpoint.
     ///
@@ -106,26 +136,50 @@ impl SentenceSettings {
     }
 }
 
-fn pooling(folder: &Path) -> Result<Pooling> {
+/// The default prompt; empty if there is none.
+fn prompt(folder: &Path) -> Result<String> {
+    let Prompts { prompts, default_prompt_name } = read_or_default(folder, PROMPTS)?;
+    let Some(name) = default_prompt_name else { return Ok(String::new()) };
+    let mut prompts = prompts.unwrap_or_default();
+    prompts.remove(&name).ok_or_else(|| {
+        let names: Vec<_> = prompts.keys().collect();
+        let message =
+            format!("default_prompt_name: expected a name of prompts, {names:?}, found {name:?}");
+        Error::new(ErrorKind::Model, folder.join(PROMPTS).display(), message)
+    })
+}
+
+/// Since version 6 `pooling_mode` is a name; before, one of several fields is true.
+fn pooling(folder: &Path, has_prompt: bool) -> Result<Pooling> {
     let path = folder.join(POOLING_CONFIG);
     let wrong = |message: String| Error::new(ErrorKind::Model, path.display(), message);
     let text = read_if_there(&path)?
         .ok_or_else(|| wrong("missing, though modules.json names it".into()))?;
     let fields: BTreeMap<String, serde_json::Value> = parse(&path, &text)?;
-    let chosen: Vec<_> = fields
+    if has_prompt && fields.get("include_prompt").is_some_and(|included| *included == false) {
+        let message =
+            "include_prompt: expected true for a model with a default prompt, found false";
+        return Err(wrong(message.into()));
+    }
+    let mut chosen: Vec<_> = fields
         .iter()
         .filter(|(name, value)| name.starts_with("pooling_mode_") && **value == true)
+        .map(|(name, _)| name.clone())
         .collect();
-    match chosen.as_slice() {
-        [(name, _)] if *name == "pooling_mode_mean_tokens" => Ok(Pooling::Mean),
-        [(name, _)] if *name == "pooling_mode_cls_token" => Ok(Pooling::First),
-        chosen => {
-            let names: Vec<_> = chosen.iter().map(|(name, _)| name.as_str()).collect();
-            Err(wrong(format!(
-                "expected pooling_mode_mean_tokens or pooling_mode_cls_token alone, found {names:?}"
-            )))
-        }
+    let mode = fields.get("pooling_mode").map(|mode| mode.as_str().unwrap_or("no name"));
+    chosen.extend(mode.map(|mode| format!("pooling_mode {mode}")));
+    match chosen.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["pooling_mode_mean_tokens" | "pooling_mode mean"] => Ok(Pooling::Mean),
+        ["pooling_mode_cls_token" | "pooling_mode cls"] => Ok(Pooling::First),
+        _ => Err(wrong(format!(
+            "expected a pooling_mode of \"mean\" or \"cls\", or pooling_mode_mean_tokens or pooling_mode_cls_token alone, found {chosen:?}"
+        ))),
     }
+}
+
+fn read_or_default<T: for<'t> Deserialize<'t> + Default>(folder: &Path, name: &str) -> Result<T> {
+    let path = folder.join(name);
+    read_if_there(&path)?.map_or_else(|| Ok(T::default()), |text| parse(&path, &text))
 }
 
 fn parse<'t, T: Deserialize<'t>>(path: &Path, text: &'t str) -> Result<T> {

@@ -225,7 +225,7 @@ pub(crate) fn best_continuations<'r>(
     rows: impl IntoIterator<Item = Candidates<'r>>,
     count: usize,
 ) -> Vec<Continuation> {
-    let mut best: Vec<Continuation> = Vec::with_capacity(count + 1);
+    let mut best: Vec<Continuation> = Vec::new();
     // The score to exceed.
     let mut bound = None;
     for (parent, candidates) in rows.into_iter().enumerate() {

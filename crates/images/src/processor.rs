@@ -35,6 +35,7 @@ struct Settings {
     do_normalize: Option<bool>,
     image_mean: Option<[f32; 3]>,
     image_std: Option<[f32; 3]>,
+    do_pad: Option<bool>,
 }
 
 /// A size; in older files one number for both sides.
@@ -114,7 +115,10 @@ impl ImageProcessor {
             .unwrap_or(true)
             .then(|| size("size", settings.size, kind.size))
             .transpose()?;
-        let crops = kind.crops && settings.do_center_crop.unwrap_or(true);
+        if settings.do_pad == Some(true) {
+            return Err(wrong("do_pad is not supported; expected false, found true".into()));
+        }
+        let crops = settings.do_center_crop.unwrap_or(kind.crops);
         let crop = crops.then(|| size("crop_size", settings.crop_size, 224)).transpose()?;
         let scale = if settings.do_rescale.unwrap_or(true) {
             settings.rescale_factor.unwrap_or(1.0 / 255.0)

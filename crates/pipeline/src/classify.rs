@@ -11,6 +11,7 @@ use cognate_model::{Head, Parts};
 use cognate_runtime::Values;
 use ndarray::ArrayView1;
 use serde_json::Value;
+use std::fmt;
 use std::path::Path;
 
 /// A class with its score.
@@ -27,6 +28,13 @@ pub struct Classifier {
     model: LoadedEncoder,
     labels: Vec<String>,
     scores: Scores,
+}
+
+impl fmt::Debug for Classifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let model = format_args!("{}", self.model.source());
+        f.debug_struct("Classifier").field("model", &model).finish_non_exhaustive()
+    }
 }
 
 /// What is made of the logits, as transformers' `pipeline` does.

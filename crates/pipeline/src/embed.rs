@@ -8,6 +8,7 @@ use cognate_folder::{ModelSource, Pooling, SentenceSettings};
 use cognate_model::interface::{LAST_HIDDEN_STATE, POOLER_OUTPUT};
 use cognate_runtime::Values;
 use ndarray::{Array2, ArrayView1};
+use std::fmt;
 use std::path::Path;
 
 /// How texts become vectors. What is not set is as sentence-transformers' files in the folder say.
@@ -37,6 +38,16 @@ pub struct Embedder {
     model: LoadedEncoder,
     pooling: Pooling,
     normalize: bool,
+    /// What stands before each text.
+    prompt: String,
+    lower_case: bool,
+}
+
+impl fmt::Debug for Embedder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let model = format_args!("{}", self.model.source());
+        f.debug_struct("Embedder").field("model", &model).finish_non_exhaustive()
+    }
 }
 
 /// The least length by which a vector is divided, as in PyTorch.
@@ -58,13 +69,11 @@ impl Embedder {
     pub fn load(source: ModelSource, options: &EmbedOptions) -> Result<Self> {
         let settings = SentenceSettings::read(source.folder()?)?;
         let mut model = LoadedEncoder::open(source, &options.load, Part::Encoder)?;
-        let pooling =
-            options.pooling.or(settings.map(|settings| settings.pooling)).unwrap_or(Pooling::Mean);
-        let normalize =
-            options.normalize.or(settings.map(|settings| settings.normalize)).unwrap_or(false);
-        if let Some(max_tokens) =
-            options.max_tokens.or(settings.and_then(|settings| settings.max_tokens))
-        {
+        let SentenceSettings { pooling, normalize, max_tokens, prompt, lower_case } =
+            settings.unwrap_or_default();
+        let pooling = options.pooling.unwrap_or(pooling);
+        let normalize = options.normalize.unwrap_or(normalize);
+        if let Some(max_tokens) = options.max_tokens.or(max_tokens) {
             let n_around = model.cut_to(max_tokens);
             if max_tokens <= n_around {
                 let message = format!(
@@ -89,7 +98,7 @@ impl Embedder {
             }
             Pooling::Mean | Pooling::First | Pooling::Pooler => {}
         }
-        Ok(Self { model, pooling, normalize })
+        Ok(Self { model, pooling, normalize, prompt, lower_case })
     }
 
     /// The loaded model.
@@ -140,7 +149,12 @@ impl Embedder {
         batch_tokens: usize,
         is_wanted: impl Fn() -> bool + Sync,
     ) -> Result<Vec<Vec<f32>>> {
-        self.model.run(texts, BatchLimit::tokens(batch_tokens), is_wanted, |outputs, mask| {
+        let read = |text: &str| {
+            let text = format!("{}{text}", self.prompt);
+            if self.lower_case { text.to_lowercase() } else { text }
+        };
+        let texts: Vec<_> = texts.iter().map(|text| read(text.as_ref())).collect();
+        self.model.run(&texts, BatchLimit::tokens(batch_tokens), is_wanted, |outputs, mask| {
             let pooled = self.pool(outputs, mask)?;
             Ok(pooled.outer_iter().map(|vector| self.finish(vector)).collect())
         })

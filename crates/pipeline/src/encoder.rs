@@ -58,6 +58,10 @@ impl LoadedEncoder {
     /// If a file is missing or wrong, the model is no encoder alone, or the engine cannot run it.
     pub fn open(source: ModelSource, options: &LoadOptions, part: Part) -> Result<Self> {
         options.check()?;
+        if options.shortlist.is_some() {
+            let message = "an encoder chooses no tokens; leave it out";
+            return Err(Error::wrong_option("shortlist", message));
+        }
         let source =
             if options.engine == Engine::Reference { source.into_checkpoint() } else { source };
         let folder = source.folder()?;

@@ -6,6 +6,7 @@ use crate::translation::{Line, TranslatedText};
 use crate::translator::{Translator, TranslatorOptions};
 use crate::{Error, Notice};
 use cognate_folder::ModelSource;
+use std::fmt;
 use std::path::Path;
 
 /// A model that continues texts: a decoder alone, such as GPT-2 (Radford et al. 2019). It can be
@@ -23,6 +24,13 @@ use std::path::Path;
 #[derive(Clone)]
 pub struct Generator {
     lines: Translator,
+}
+
+impl fmt::Debug for Generator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let model = format_args!("{}", self.lines.model().source());
+        f.debug_struct("Generator").field("model", &model).finish_non_exhaustive()
+    }
 }
 
 impl Generator {
@@ -57,7 +65,8 @@ impl Generator {
     }
 
     /// Continues prompts in batches of similar length on several workers; for each the best text
-    /// first, without the prompt. An empty prompt is the beginning of a text. The texts do not
+    /// first, or samples as they are drawn, without the prompt. An empty prompt is the beginning of
+    /// a text. The texts do not
     /// depend on the number of workers.
     ///
     /// # Errors

@@ -244,6 +244,9 @@ impl LoadedModel {
         let tokenizer = languages.choose(self.tokenizer.clone(), &self.config)?;
         let mut settings = adjust(self.given.clone(), &self.config, &tokenizer)?;
         decode_into(&tokenizer, &mut settings);
+        if self.layout == Layout::Generate {
+            check_search(&self.given, &settings, self.sizes)?;
+        }
         let target_naming = if tokenizer.has_target_language() {
             TargetNaming::Settled
         } else {

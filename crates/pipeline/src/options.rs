@@ -70,6 +70,12 @@ impl LoadOptions {
 
     /// Checks that the options do not contradict each other.
     pub(crate) fn check(&self) -> Result<()> {
+        for (option, number) in [("workers", self.workers), ("threads", self.threads)] {
+            if let Some(number) = number.filter(|number| number.get() > MOST_THREADS) {
+                let message = format!("expected at most {MOST_THREADS}, found {number}");
+                return Err(Error::wrong_option(option, message));
+            }
+        }
         let n_devices = self.device.all().len();
         if self.device.are_gpus() && self.workers.is_some_and(|workers| workers.get() > n_devices) {
             let message = format!(
@@ -80,6 +86,9 @@ impl LoadOptions {
         Ok(())
     }
 }
+
+/// The maximum number of threads and of workers.
+const MOST_THREADS: usize = 1_024;
 
 /// The maximum number of hypotheses of a sentence, whose caches take memory.
 const MOST_HYPOTHESES: usize = 256;

@@ -11,6 +11,7 @@ use cognate_folder::ModelSource;
 use cognate_generate::{Decoder, SentenceBatch, decode};
 use cognate_images::Image;
 use cognate_model::Front;
+use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -29,6 +30,13 @@ use std::path::Path;
 pub struct ImageReader {
     model: LoadedModel,
     input: ImageInput,
+}
+
+impl fmt::Debug for ImageReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let model = format_args!("{}", self.model.source());
+        f.debug_struct("ImageReader").field("model", &model).finish_non_exhaustive()
+    }
 }
 
 impl ImageReader {

@@ -16,8 +16,7 @@ mod words;
 
 pub use formats::{TranscriptFormat, TranscriptWriter};
 pub use options::{Semantics, TranscriberOptions, TranscriptionOptions};
-pub use segments::Segment;
+pub use segments::{Segment, Word};
 pub use subtitles::SubtitleOptions;
 pub use tokens::Task;
 pub use transcriber::{SILERO_FILES, Transcriber, Transcription, TranscriptionEvent};
-pub use words::Word;

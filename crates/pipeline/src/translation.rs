@@ -14,9 +14,9 @@ pub struct Line {
 /// The translation of one sentence.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Translation {
-    /// The best translation; empty for a sentence without words.
+    /// The first of the translations; empty for a sentence without words.
     pub text: String,
-    /// All translations, the best first: as many as
+    /// All translations, the best first, or samples in the order in which they are drawn: as many as
     /// [`DecodingOptions::n_best`](crate::DecodingOptions::n_best).
     pub hypotheses: Vec<TranslatedText>,
     /// The warnings about the sentence and its translation.

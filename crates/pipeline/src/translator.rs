@@ -12,6 +12,7 @@ use cognate_folder::ModelSource;
 use cognate_generate::{Decoder, Event, Hypothesis, SentenceBatch, Settings, decode};
 use cognate_model::Parts;
 use cognate_text::{StreamingText, Tokenizer};
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -37,6 +38,13 @@ pub struct TranslatorOptions {
 #[derive(Clone)]
 pub struct Translator {
     shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Translator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let model = format_args!("{}", self.model().source());
+        f.debug_struct("Translator").field("model", &model).finish_non_exhaustive()
+    }
 }
 
 struct Shared {
@@ -242,7 +250,10 @@ impl Translator {
         let mut hand_over =
             |words: String| if words.is_empty() { Ok(()) } else { write(&on_one_line(words)) };
         let mut observer = |event: Event<'_>| {
-            let Event::Token { token, .. } = event else { return ControlFlow::Continue(()) };
+            // Of several samples, the first is the text.
+            let Event::Token { sequence: 0, token, .. } = event else {
+                return ControlFlow::Continue(());
+            };
             failure = text
                 .push(token)
                 .map_err(|error| Error::from(error).into())

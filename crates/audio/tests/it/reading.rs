@@ -33,6 +33,7 @@ fn compressed_files_sound_alike_and_are_not_late() {
         ("clip.ogg", "VORBIS", 10.0),
         ("clip.opus", "Opus", 5.0),
         ("clip.webm", "Opus", 5.0),
+        ("clip-opus.mp4", "Opus", 5.0),
         ("clip.m4a", "AAC", 10.0),
         ("clip-alaw-8k.wav", "PCM_ALAW", 10.0),
         ("clip-stereo-44k.flac", "FLAC", 30.0),
@@ -119,4 +120,23 @@ pub(crate) fn wav(format: u16, rate: u32, n_channels: u16, data: &[u8]) -> Vec<u
     bytes.extend((data.len() as u32).to_le_bytes());
     bytes.extend(data);
     bytes
+}
+
+/// What lies at the end of a file is missing, and nothing else.
+#[test]
+fn truncated_files_are_read_up_to_their_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("clip.webm");
+    let bytes = std::fs::read(clip("clip.webm")).unwrap();
+    for kept in [bytes.len() - 10, bytes.len() / 2] {
+        std::fs::write(&path, &bytes[..kept]).unwrap();
+        let mut reader = AudioReader::open(&path).unwrap();
+        let mut n_samples = 0;
+        while let Some(block) = reader.next_block().unwrap() {
+            n_samples += block.len();
+        }
+        let expected = 32_000 * kept / bytes.len();
+        assert!(n_samples.abs_diff(expected) < 4_000, "{kept} bytes: {n_samples} samples");
+        assert!(reader.damage().is_truncated, "{kept} bytes");
+    }
 }

@@ -1,6 +1,6 @@
 //! The scores of systems on the same references, as sacreBLEU prints them and as JSON.
 
-use cognate_pipeline::Result;
+use cognate_pipeline::{Error, Result};
 use cognate_text::{Metric, Resampled, Resampling, Score, Statistics, paired_bootstrap};
 use serde_json::{Map, Value, json};
 use std::iter;
@@ -52,18 +52,27 @@ pub struct SystemScore {
 /// The significance level.
 const SIGNIFICANT: f64 = 0.05;
 
+/// The maximum number of samples, of which each has a score in memory.
+const MOST_SAMPLES: usize = 1_000_000;
+
 impl Scores {
     /// Scores systems, each a name and its translations, against one or more lists of references;
     /// with `resampling` also confidence intervals and p-values.
     ///
     /// # Errors
-    /// If there is no sentence, or numbers of lines differ.
+    /// If there is no sentence, numbers of lines differ, or there are not 1 to 1,000,000 samples.
     pub fn of(
         systems: &[(String, Vec<String>)],
         references: &[&[String]],
         metrics: &[Metric],
         resampling: Option<Resampling>,
     ) -> Result<Self> {
+        if let Some(Resampling { samples, .. }) = resampling
+            && !(1..=MOST_SAMPLES).contains(&samples)
+        {
+            let message = format!("expected 1 to {MOST_SAMPLES}, found {samples}");
+            return Err(Error::wrong_option("samples", message));
+        }
         let scores = |metric: &Metric| {
             let counted = systems
                 .iter()
@@ -83,8 +92,9 @@ impl Scores {
     }
 
     /// The scores of one system in sacreBLEU's lines, of several as a table, with `digits` after
-    /// the decimal point.
+    /// the decimal point, at most 17.
     pub fn to_text(&self, digits: usize) -> String {
+        let digits = digits.min(17);
         if self.systems.len() == 1 { self.lines(digits) } else { self.table(digits) }
     }
 

@@ -63,6 +63,12 @@ impl Export {
                 "writes the layouts cognate and generate only, because graphs and weights have to lie in one folder; write another layout or target to a folder of its own".into(),
             );
         }
+        if self.with_generate {
+            return wrong(
+                "writes one layout; write a folder instead, or the layout generate".into(),
+            );
+        }
+        self.check_precision()?;
         if self.with_tokenizer {
             return wrong("writes no graph of texts; write a folder instead".into());
         }

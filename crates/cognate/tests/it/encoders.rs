@@ -58,6 +58,60 @@ fn embeddings_are_those_of_sentence_transformers() {
     }
 }
 
+/// A folder as sentence-transformers 6 writes it; then with a prompt, and with texts that are not
+/// lower-cased by the tokenizer.
+#[test]
+fn folders_of_sentence_transformers_6_embed_alike() {
+    let (source, folder) = (testdata("encoders/sentence"), tempfile::tempdir().unwrap());
+    let folder = folder.path();
+    std::fs::create_dir(folder.join("1_Pooling")).unwrap();
+    for name in ["config.json", "model.safetensors", "modules.json"] {
+        std::fs::copy(source.join(name), folder.join(name)).unwrap();
+    }
+    let replaced = |name: &str, from: &str, to: &str| {
+        let text = std::fs::read_to_string(source.join(name)).unwrap();
+        assert!(text.contains(from), "{name}");
+        std::fs::write(folder.join(name), text.replace(from, to)).unwrap();
+    };
+    std::fs::copy(source.join("tokenizer.json"), folder.join("tokenizer.json")).unwrap();
+    replaced("tokenizer_config.json", "1000000000000000019884624838656", "12");
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+    let pooling = r#"{"embedding_dimension": 16, "pooling_mode": "mean", "include_prompt": true}"#;
+    write("1_Pooling/config.json", pooling);
+    write("sentence_bert_config.json", r#"{"transformer_task": "feature-extraction"}"#);
+    let worst = distance(folder, "sentence", Engine::Auto);
+    assert!(worst <= BOUND, "{worst:e}");
+
+    let prompts = r#"{"prompts": {"query": "A man is "}, "default_prompt_name": "query"}"#;
+    write("config_sentence_transformers.json", prompts);
+    let normalizer = "\"strip_accents\": null,\n    \"lowercase\": ";
+    let stripping = "\"strip_accents\": true,\n    \"lowercase\": false";
+    replaced("tokenizer.json", &format!("{normalizer}true"), stripping);
+    write("sentence_bert_config.json", r#"{"do_lower_case": true}"#);
+    let with_prompt = Embedder::open(folder).unwrap().embed(&["Riding a dog."]).unwrap();
+    let expected = Embedder::open(&source).unwrap().embed(&["A man is riding a dog."]).unwrap();
+    assert_eq!(with_prompt, expected);
+    for (name, text, expected) in [
+        (
+            "config_sentence_transformers.json",
+            &*prompts.replace("\"query\"}", "\"other\"}"),
+            "default_prompt_name: expected a name of prompts, [\"query\"], found \"other\"",
+        ),
+        (
+            "1_Pooling/config.json",
+            &*pooling.replace("true", "false"),
+            "include_prompt: expected true",
+        ),
+        ("1_Pooling/config.json", &*pooling.replace("mean", "max"), "found [\"pooling_mode max\"]"),
+    ] {
+        let former = std::fs::read_to_string(folder.join(name)).unwrap();
+        write(name, text);
+        let error = Embedder::open(folder).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains(expected), "{error}");
+        write(name, &former);
+    }
+}
+
 #[test]
 fn pieces_are_those_of_transformers() {
     let folder = testdata("encoders/sentence");

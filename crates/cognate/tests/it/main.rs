@@ -6,6 +6,7 @@ mod batches;
 mod encoders;
 mod images;
 mod manifest;
+mod options;
 mod reports;
 
 use cognate::{

@@ -41,6 +41,20 @@ fn pixel_values_are_those_of_transformers() {
     }
 }
 
+/// transformers' `ViTImageProcessorFast`, the only one of version 5, cuts as DeiT's does.
+#[test]
+fn pictures_for_vit_are_cut_if_the_file_says_so() {
+    let image = Image::open(&picture("rgb.png")).unwrap();
+    let text = std::fs::read_to_string(picture("deit.json")).unwrap();
+    let [deit, vit] = ["DeiT", "ViT"].map(|name| {
+        let text = text.replace("DeiTImage", &format!("{name}Image"));
+        ImageProcessor::from_json(&text, name).unwrap().pixel_values(&image)
+    });
+    assert_eq!(vit, deit);
+    let error = ImageProcessor::from_json(r#"{"do_pad": true}"#, "a.json").map(|_| ()).unwrap_err();
+    assert_eq!(error.to_string(), "a.json: do_pad is not supported; expected false, found true");
+}
+
 #[test]
 fn pixel_values_are_shown() {
     let image = Image::open(&picture("rgb.png")).unwrap();

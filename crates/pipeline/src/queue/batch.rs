@@ -141,14 +141,16 @@ impl<'t> Batch<'t> {
             return ControlFlow::Break(());
         };
         match event {
-            Event::Token { token, .. } if sentence.caller.streams => match stream.push(token) {
-                Ok(part) => sentence.send(part),
-                Err(error) => {
-                    sentence.answer(Err(error.into()));
-                    self.entered.remove(&number);
-                    return ControlFlow::Break(());
+            Event::Token { sequence: 0, token, .. } if sentence.caller.streams => {
+                match stream.push(token) {
+                    Ok(part) => sentence.send(part),
+                    Err(error) => {
+                        sentence.answer(Err(error.into()));
+                        self.entered.remove(&number);
+                        return ControlFlow::Break(());
+                    }
                 }
-            },
+            }
             Event::Token { .. } | Event::Step { .. } => {}
             Event::Finished { hypotheses, .. } => {
                 if let Some(entered) = self.entered.remove(&number) {

@@ -246,6 +246,15 @@ impl TranscriptionOptions {
                 return Err(Error::wrong_option(name, format!("expected 1 to 256, found {count}")));
             }
         }
+        for (name, threshold) in [
+            ("compression_ratio_threshold", self.compression_ratio_threshold.flatten()),
+            ("logprob_threshold", self.log_probability_threshold),
+            ("no_speech_threshold", self.no_speech_threshold),
+        ] {
+            if threshold.is_some_and(f32::is_nan) {
+                return Err(Error::wrong_option(name, "expected a number, found NaN"));
+            }
+        }
         if self.max_new_tokens == Some(0) {
             return Err(Error::wrong_option("max_new_tokens", "expected 1 or more, found 0"));
         }

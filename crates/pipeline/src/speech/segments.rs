@@ -1,7 +1,19 @@
 //! Segments: the text of a window, cut at its timestamps.
 
 use super::window::WindowText;
-use super::words::Word;
+
+/// A word with its time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Word {
+    /// The word, often with a space before it, and with punctuation.
+    pub word: String,
+    /// The start in seconds.
+    pub start: f64,
+    /// The end in seconds.
+    pub end: f64,
+    /// The mean probability of its tokens.
+    pub probability: f32,
+}
 
 /// A piece of text with its time.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,6 +40,12 @@ pub struct Segment {
     pub no_speech_probability: f32,
     /// Words with their times, if requested.
     pub words: Vec<Word>,
+}
+
+/// Where the words of a window end, or else its segments.
+pub(super) fn end_of_speech(segments: &[Segment]) -> Option<f64> {
+    let word = segments.iter().rev().find_map(|segment| segment.words.last()).map(|word| word.end);
+    word.or_else(|| segments.last().map(|segment| segment.end))
 }
 
 /// A cut of a window's tokens.

@@ -2,9 +2,7 @@
 //! `transcribe`.
 
 use super::options::{APPENDED, PREPENDED};
-use super::segments::Segment;
-use super::transcriber::end_of_speech;
-use super::words::Word;
+use super::segments::{Segment, Word, end_of_speech};
 
 /// Only this number of a segment's words is judged.
 const JUDGED: usize = 8;

@@ -2,7 +2,7 @@
 //!
 //! The rules are those of OpenAI's command.
 
-use super::words::Word;
+use super::segments::Word;
 
 /// A pause after which a subtitle ends, in seconds.
 const LONG_PAUSE: f64 = 3.0;

@@ -6,7 +6,7 @@
 use super::features::{FRAMES_PER_STEP, Frames, Padding};
 use super::languages::LANGUAGES;
 use super::options::{STANDARD, Semantics, TranscriberOptions, TranscriptionOptions};
-use super::segments::{Cut, Cuts, Segment, cut};
+use super::segments::{Cut, Cuts, Segment, cut, end_of_speech};
 use super::silence::{Following, SilenceRule};
 use super::tokens::{SpeechTokens, longest_part};
 use super::voice::{Energy, SileroModel, Speech, VoiceDetector};
@@ -22,6 +22,7 @@ use cognate_folder::{Configuration, ModelSource, ProcessorSettings, optimum};
 use cognate_generate::{Decoder, Sources};
 use cognate_model::{Attentions, Front, Layout};
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -40,6 +41,13 @@ pub struct Transcriber {
     silero: Option<Arc<SileroModel>>,
     initial_prompt: Vec<i64>,
     hotwords: Vec<i64>,
+}
+
+impl fmt::Debug for Transcriber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let model = format_args!("{}", self.shared.model.source());
+        f.debug_struct("Transcriber").field("model", &model).finish_non_exhaustive()
+    }
 }
 
 struct Shared {
@@ -359,7 +367,8 @@ impl Transcriber {
         Ok(match &self.options.language {
             Some(language) => (tokens.language(language)?, None),
             None if tokens.is_multilingual() => {
-                let window = (0, frames.window().min(frames.n_heard()));
+                // Unlike a decoded window, with the features of the silence after the speech.
+                let window = (0, frames.window());
                 let found = decoding.languages(decoder, &frames.windows(&[window])?)?;
                 let (code, probability) =
                     found.into_iter().next().expect("a language for each window");
@@ -373,12 +382,6 @@ impl Transcriber {
     pub(super) fn prompt(&self, language: &str) -> Result<Vec<i64>> {
         self.shared.tokens.prompt(language, self.options.task, self.options.timestamps)
     }
-}
-
-/// Where the words of a window end, or else its segments.
-pub(super) fn end_of_speech(segments: &[Segment]) -> Option<f64> {
-    let word = segments.iter().rev().find_map(|segment| segment.words.last()).map(|word| word.end);
-    word.or_else(|| segments.last().map(|segment| segment.end))
 }
 
 /// Checks that a decoder outputs the attention by which words are aligned.

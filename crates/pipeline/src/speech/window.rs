@@ -265,10 +265,31 @@ impl WindowDecoder<'_> {
     }
 }
 
-/// The length of bytes relative to that of their zlib stream.
+/// The length of bytes relative to that of their zlib stream, at the default level of the original
+/// zlib, which Python has. Of 3,000 texts, most with repetitions, 2,943 have its length exactly at
+/// level 9 of zlib-rs, 1,537 at level 6.
 fn compression_ratio(bytes: &[u8]) -> f32 {
-    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::new(9));
     encoder.write_all(bytes).expect("a vector takes all bytes");
     let compressed = encoder.finish().expect("a vector takes all bytes");
     bytes.len() as f32 / compressed.len() as f32
+}
+
+#[cfg(test)]
+mod tests {
+    /// Python 3.11, `len(text) / len(zlib.compress(text))`.
+    #[test]
+    fn ratios_are_those_of_pythons_zlib() {
+        for (text, compressed) in [
+            (
+                "and might even might even might even might even might even might even might even ",
+                24,
+            ),
+            (&*"The cat sat on the mat. ".repeat(12), 34),
+            (" Mr. John Smith is a good man and he lives in a big house.", 63),
+        ] {
+            let expected = text.len() as f32 / compressed as f32;
+            assert_eq!(super::compression_ratio(text.as_bytes()), expected, "{text}");
+        }
+    }
 }

@@ -6,7 +6,7 @@
 //! of long words.
 
 use super::options::TranscriptionOptions;
-use super::segments::Segment;
+use super::segments::{Segment, Word};
 use super::tokens::SpeechTokens;
 use crate::error::Result;
 use cognate_generate::{Decoder, Sources, read_along};
@@ -23,19 +23,6 @@ const SENTENCE_ENDS: &str = ".。!！?？";
 const PUNCTUATION: &str = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 /// Languages that are written without spaces.
 const UNSPACED: [&str; 6] = ["zh", "ja", "th", "lo", "my", "yue"];
-
-/// A word with its time.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Word {
-    /// The word, often with a space before it, and with punctuation.
-    pub word: String,
-    /// The start in seconds.
-    pub start: f64,
-    /// The end in seconds.
-    pub end: f64,
-    /// The mean probability of its tokens.
-    pub probability: f32,
-}
 
 /// Words with their times in a window, and how many tokens each has.
 pub(super) type Alignment = Vec<(Word, usize)>;

@@ -7,6 +7,7 @@
 // These commands print tables and paths.
 #![allow(missing_docs, clippy::print_stdout)]
 
+pub mod circles;
 pub mod deny;
 pub mod examples;
 pub mod export;

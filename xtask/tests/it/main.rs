@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod circles;
 mod export;
 mod export_verification;
 mod fuzz;

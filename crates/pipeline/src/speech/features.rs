@@ -151,10 +151,26 @@ impl Frames {
         } else {
             self.window
         };
+        self.scaled(windows, size, self.n_frames)
+    }
+
+    /// The features of the first window, `[1, n_mels, frames]`. What is beyond the audio is not 0,
+    /// as in [`Frames::windows`], but the features of silence.
+    pub(super) fn first_window(&mut self) -> Result<ArrayD<f32>> {
+        self.scaled(&[(0, self.window)], self.window, self.window)
+    }
+
+    /// The features of windows of `size` frames, of the first `n_frames`.
+    fn scaled(
+        &mut self,
+        windows: &[(usize, usize)],
+        size: usize,
+        n_frames: usize,
+    ) -> Result<ArrayD<f32>> {
         let mut features = Array3::zeros((windows.len(), self.n_mels, size));
         let mut bytes = Vec::new();
         for (mut features, &(start, len)) in features.outer_iter_mut().zip(windows) {
-            let end = (start + len.min(size)).min(self.n_frames);
+            let end = (start + len.min(size)).min(n_frames);
             let size = self.n_mels * size_of::<f32>();
             bytes.resize(end.saturating_sub(start) * size, 0);
             self.energies.seek(SeekFrom::Start((start * size) as u64)).map_err(unreadable)?;

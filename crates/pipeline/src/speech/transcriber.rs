@@ -367,9 +367,7 @@ impl Transcriber {
         Ok(match &self.options.language {
             Some(language) => (tokens.language(language)?, None),
             None if tokens.is_multilingual() => {
-                // Unlike a decoded window, with the features of the silence after the speech.
-                let window = (0, frames.window());
-                let found = decoding.languages(decoder, &frames.windows(&[window])?)?;
+                let found = decoding.languages(decoder, &frames.first_window()?)?;
                 let (code, probability) =
                     found.into_iter().next().expect("a language for each window");
                 (code, Some(probability))

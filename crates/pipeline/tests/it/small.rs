@@ -7,8 +7,8 @@ use cognate_pipeline::{
     ErrorKind, Transcriber, TranscriberOptions, Transcription, TranscriptionEvent,
     TranscriptionOptions,
 };
-use cognate_testing::{bundled_checkpoint, make_speech_model, testdata, tone, wav};
-use serde_json::json;
+use cognate_testing::{bundled_checkpoint, golden, make_speech_model, testdata, tone, wav};
+use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -59,6 +59,31 @@ fn run(
             }
         });
     (found.unwrap(), n_segments, last)
+}
+
+/// As transformers detects them: with the features of the silence after the speech.
+/// `testdata/golden/speech/languages.py` wrote the answers.
+#[test]
+fn languages_of_short_audio_are_those_of_transformers() {
+    let (folder, answers) = (model(), golden("speech/tokens/languages.json"));
+    let transcriber = load(folder.path(), |_| {}).unwrap();
+    let answers: Vec<Value> = serde_json::from_slice(&fs::read(answers).unwrap()).unwrap();
+    for answer in &answers {
+        let sample = |index: u64| 0.3 * (index as f32 * 0.1).sin();
+        let samples = (0..answer["samples"].as_u64().unwrap()).map(sample).collect::<Vec<_>>();
+        let audio = AudioReader::from_bytes("a tone", wav(&samples)).unwrap();
+        let mut found = None;
+        let mut observe = |event: TranscriptionEvent<'_>| {
+            if let TranscriptionEvent::Language { code, probability } = event {
+                found = Some((code.to_owned(), f64::from(probability)));
+            }
+        };
+        transcriber.transcribe_with(audio, &mut observe).unwrap();
+        let (code, probability) = found.unwrap();
+        assert_eq!(code, answer["language"], "{answer}");
+        let expected = answer["probability"].as_f64().unwrap();
+        assert!((probability - expected).abs() < 1e-4, "{answer}: {probability}");
+    }
 }
 
 #[test]

@@ -2,6 +2,20 @@
 
 use std::fs;
 use xtask::export::*;
+use xtask::workspace::Workspace;
+
+/// What is changed in the page alone would be lost when it is written again.
+#[test]
+fn the_committed_page_has_the_contracts_of_the_command() {
+    let workspace = Workspace::find().unwrap();
+    let read = |path: &str| fs::read_to_string(workspace.root().join(path)).unwrap();
+    let (page, contracts) = (read("onnx/README.md"), read("xtask/src/export/contracts.md"));
+    let first = contracts.lines().next().unwrap();
+    let found = page.split_once(&format!("\n{first}\n")).unwrap().1;
+    let found = found.split_once("\n## Verification\n").unwrap().0;
+    assert_eq!(format!("{first}\n{found}"), contracts);
+}
+
 #[test]
 fn only_what_may_not_differ_is_compared() {
     let (fresh, committed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

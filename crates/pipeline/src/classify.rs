@@ -11,7 +11,6 @@ use cognate_model::{Head, Parts};
 use cognate_runtime::Values;
 use ndarray::ArrayView1;
 use serde_json::Value;
-use std::fmt;
 use std::path::Path;
 
 /// A class with its score.
@@ -30,12 +29,7 @@ pub struct Classifier {
     scores: Scores,
 }
 
-impl fmt::Debug for Classifier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let model = format_args!("{}", self.model.source());
-        f.debug_struct("Classifier").field("model", &model).finish_non_exhaustive()
-    }
-}
+debug_by_source!(Classifier, |it| it.model.source());
 
 /// What is made of the logits, as transformers' `pipeline` does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,6 @@ use cognate_folder::{ModelSource, Pooling, SentenceSettings};
 use cognate_model::interface::{LAST_HIDDEN_STATE, POOLER_OUTPUT};
 use cognate_runtime::Values;
 use ndarray::{Array2, ArrayView1};
-use std::fmt;
 use std::path::Path;
 
 /// How texts become vectors. What is not set is as sentence-transformers' files in the folder say.
@@ -43,12 +42,7 @@ pub struct Embedder {
     lower_case: bool,
 }
 
-impl fmt::Debug for Embedder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let model = format_args!("{}", self.model.source());
-        f.debug_struct("Embedder").field("model", &model).finish_non_exhaustive()
-    }
-}
+debug_by_source!(Embedder, |it| it.model.source());
 
 /// The least length by which a vector is divided, as in PyTorch.
 const LEAST_LENGTH: f64 = 1e-12;

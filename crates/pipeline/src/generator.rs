@@ -6,7 +6,6 @@ use crate::translation::{Line, TranslatedText};
 use crate::translator::{Translator, TranslatorOptions};
 use crate::{Error, Notice};
 use cognate_folder::ModelSource;
-use std::fmt;
 use std::path::Path;
 
 /// A model that continues texts: a decoder alone, such as GPT-2 (Radford et al. 2019). It can be
@@ -26,12 +25,7 @@ pub struct Generator {
     lines: Translator,
 }
 
-impl fmt::Debug for Generator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let model = format_args!("{}", self.lines.model().source());
-        f.debug_struct("Generator").field("model", &model).finish_non_exhaustive()
-    }
-}
+debug_by_source!(Generator, |it| it.lines.model().source());
 
 impl Generator {
     /// Loads the model in `folder`, a checkpoint or an export, with the settings of its files.

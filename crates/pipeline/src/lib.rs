@@ -10,6 +10,19 @@
 //! This crate is independent of the command line and prints nothing: messages are returned as
 //! [`Notice`]s and [`Warning`]s.
 
+/// `Debug` of a type that has loaded a model, by where the model comes from.
+macro_rules! debug_by_source {
+    ($name:ident, |$it:ident| $source:expr) => {
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $it = self;
+                let model = format_args!("{}", $source);
+                f.debug_struct(stringify!($name)).field("model", &model).finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 mod batches;
 mod cancellation;
 mod classify;

@@ -18,7 +18,6 @@ use cognate_model::{Attentions, Config, Front, Layout, Names};
 use cognate_pictures::{Example, SourceText, TargetText, Token, Weights};
 use cognate_text::Tokenizer;
 use ndarray::{Array4, ArrayD};
-use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -29,12 +28,7 @@ pub struct Observer {
     ignore_unused: bool,
 }
 
-impl fmt::Debug for Observer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let model = format_args!("{}", self.model.source());
-        f.debug_struct("Observer").field("model", &model).finish_non_exhaustive()
-    }
-}
+debug_by_source!(Observer, |it| it.model.source());
 
 /// What a model reads.
 enum Input {

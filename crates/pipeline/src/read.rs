@@ -11,7 +11,6 @@ use cognate_folder::ModelSource;
 use cognate_generate::{Decoder, SentenceBatch, decode};
 use cognate_images::Image;
 use cognate_model::Front;
-use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -32,12 +31,7 @@ pub struct ImageReader {
     input: ImageInput,
 }
 
-impl fmt::Debug for ImageReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let model = format_args!("{}", self.model.source());
-        f.debug_struct("ImageReader").field("model", &model).finish_non_exhaustive()
-    }
-}
+debug_by_source!(ImageReader, |it| it.model.source());
 
 impl ImageReader {
     /// Loads a checkpoint or an export, with the settings of its files.

@@ -7,7 +7,6 @@ use crate::options::LoadOptions;
 use cognate_folder::ModelSource;
 use cognate_generate::{Decoder, SentenceBatch, score};
 use cognate_model::Attentions;
-use std::fmt;
 
 /// A sentence and its translation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,12 +37,7 @@ pub struct Scorer {
     model: LoadedModel,
 }
 
-impl fmt::Debug for Scorer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let model = format_args!("{}", self.model.source());
-        f.debug_struct("Scorer").field("model", &model).finish_non_exhaustive()
-    }
-}
+debug_by_source!(Scorer, |it| it.model.source());
 
 impl Scorer {
     /// Loads a model.

@@ -12,7 +12,6 @@ use cognate_folder::ModelSource;
 use cognate_generate::{Decoder, Event, Hypothesis, SentenceBatch, Settings, decode};
 use cognate_model::Parts;
 use cognate_text::{StreamingText, Tokenizer};
-use std::fmt;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -40,12 +39,7 @@ pub struct Translator {
     shared: Arc<Shared>,
 }
 
-impl fmt::Debug for Translator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let model = format_args!("{}", self.model().source());
-        f.debug_struct("Translator").field("model", &model).finish_non_exhaustive()
-    }
-}
+debug_by_source!(Translator, |it| it.model().source());
 
 struct Shared {
     model: LoadedModel,

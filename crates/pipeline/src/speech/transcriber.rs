@@ -22,7 +22,6 @@ use cognate_folder::{Configuration, ModelSource, ProcessorSettings, optimum};
 use cognate_generate::{Decoder, Sources};
 use cognate_model::{Attentions, Front, Layout};
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -43,12 +42,7 @@ pub struct Transcriber {
     hotwords: Vec<i64>,
 }
 
-impl fmt::Debug for Transcriber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let model = format_args!("{}", self.shared.model.source());
-        f.debug_struct("Transcriber").field("model", &model).finish_non_exhaustive()
-    }
-}
+debug_by_source!(Transcriber, |it| it.shared.model.source());
 
 struct Shared {
     model: LoadedModel,

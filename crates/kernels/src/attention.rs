@@ -11,12 +11,13 @@ mod sums;
 mod tiles;
 
 use crate::exponential;
+use crate::instructions::arch;
 use crate::parallel::{Parallel, Shared, by_parts};
 use crate::stored::Stored;
 use blocks::Blocks;
 use half::f16;
 use one::{Read, StepOfBeams};
-use pulp::{Arch, Simd};
+use pulp::Simd;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use tiles::TileBlocks;
 
@@ -259,7 +260,7 @@ impl Attention {
         if out.is_empty() {
             return;
         }
-        Arch::new().dispatch(StepOfBeams { attention: self, step, keys, values, capacity, out });
+        arch().dispatch(StepOfBeams { attention: self, step, keys, values, capacity, out });
     }
 }
 

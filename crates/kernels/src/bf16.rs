@@ -7,6 +7,8 @@
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use crate::instructions::Instructions;
 use crate::parallel::Parallel;
 use crate::product::Weights;
 use crate::screen::dots;
@@ -30,7 +32,9 @@ enum Form {
 pub fn multiplies_bf16() -> bool {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16")
+        Instructions::Avx512.are_allowed()
+            && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bf16")
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     {
@@ -149,97 +153,4 @@ fn nearest(number: f32) -> u16 {
     // NaN stays NaN.
     let kept = bits >> 16 | 0x40;
     (if number.is_nan() { kept } else { rounded }) as u16
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::parallel::Serial;
-    use crate::testing::numbers;
-
-    /// All upper halves, with lower halves that are ties or next to ties.
-    #[test]
-    fn numbers_are_rounded_to_the_nearest() {
-        for bits in (0..1 << 16).flat_map(|upper: u32| {
-            [0, 1, 0x7fff, 0x8000, 0x8001, 0xffff].map(|lower| upper << 16 | lower)
-        }) {
-            let (number, expected) =
-                (f32::from_bits(bits), half::bf16::from_f32(f32::from_bits(bits)));
-            assert_eq!(nearest(number), expected.to_bits(), "{bits:x}");
-        }
-    }
-
-    /// Sizes that fill tiles, panels and pairs and sizes that do not, compared with f64, with the
-    /// processor's instructions and without.
-    #[test]
-    fn products_are_those_of_rounded_numbers() {
-        for (n, inputs, outputs) in [
-            (1, 64, 256),
-            (1, 7, 3),
-            (2, 16, 200),
-            (5, 31, 33),
-            (13, 8, 64),
-            (29, 101, 130),
-            (0, 4, 4),
-            (3, 0, 5),
-        ] {
-            let (x, mut weights, bias) =
-                (numbers(n * inputs, 1), numbers(inputs * outputs, 2), numbers(outputs, 3));
-            round_to_bf16(&mut weights);
-            let mut rounded = x.clone();
-            round_to_bf16(&mut rounded);
-            let row = |output: usize| &weights[output * inputs..][..inputs];
-            let fill = |output: usize, to: &mut [f32]| to.copy_from_slice(row(output));
-            for (native, bias) in [(true, Some(&*bias)), (true, None), (false, Some(&*bias))] {
-                let packed = match native {
-                    true => Bf16Weights::pack(inputs, outputs, fill, bias),
-                    false => Bf16Weights(Form::Floats(Weights::pack(inputs, outputs, fill, bias))),
-                };
-                assert_eq!(packed.inputs(), inputs);
-                let mut out = vec![f32::NAN; n * outputs];
-                packed.multiply(&x, &mut out, &Serial);
-                for index in 0..n {
-                    let mut alone = vec![f32::NAN; outputs];
-                    packed.multiply(&x[index * inputs..][..inputs], &mut alone, &Serial);
-                    assert_eq!(
-                        alone,
-                        out[index * outputs..][..outputs],
-                        "a row by itself has the same bits"
-                    );
-                    if native {
-                        let row = |output: usize| {
-                            row(output)
-                                .iter()
-                                .map(|&weight| nearest(weight))
-                                .chain([0])
-                                .take(padded_bf16(inputs))
-                        };
-                        let rows: Vec<u16> = (0..outputs).flat_map(row).collect();
-                        dots_of_bf16(&x[index * inputs..][..inputs], &rows, &mut alone);
-                        alone
-                            .iter_mut()
-                            .zip(bias.unwrap_or(&vec![0.0; outputs]))
-                            .for_each(|(sum, bias)| *sum += bias);
-                        assert_eq!(
-                            alone,
-                            out[index * outputs..][..outputs],
-                            "some columns have the same bits"
-                        );
-                    }
-                    for output in 0..outputs {
-                        let pairs = rounded[index * inputs..][..inputs].iter().zip(row(output));
-                        let products = pairs.map(|(&x, &weight)| f64::from(x) * f64::from(weight));
-                        let (sum, sizes) =
-                            products.fold((0.0, 1.0), |(sum, sizes), x| (sum + x, sizes + x.abs()));
-                        let expected = sum + bias.map_or(0.0, |bias| f64::from(bias[output]));
-                        let found = f64::from(out[index * outputs + output]);
-                        assert!(
-                            (found - expected).abs() < 1e-6 * sizes,
-                            "{n} {inputs} {outputs} {native}: {found} {expected}"
-                        );
-                    }
-                }
-            }
-        }
-    }
 }

@@ -12,6 +12,8 @@ mod tiles;
 mod vectors;
 
 use crate::groups::{Dots, GROUP, Groups, Multiply};
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
+use crate::instructions::Instructions;
 use crate::parallel::Parallel;
 use std::ops::Range;
 
@@ -50,18 +52,22 @@ impl Set {
     fn best() -> Self {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
-            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
+            let has_avx512 =
+                is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni");
+            if Instructions::Avx512.are_allowed() && has_avx512 {
                 return if crate::tiles::are_usable() { Self::Tiles } else { Self::Avx512Vnni };
             }
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxvnni") {
+            let has_avx2 = is_x86_feature_detected!("avx2");
+            let has_vnni = has_avx2 && is_x86_feature_detected!("avxvnni");
+            if Instructions::AvxVnni.are_allowed() && has_vnni {
                 return Self::AvxVnni;
             }
-            if is_x86_feature_detected!("avx2") {
+            if Instructions::Avx2.are_allowed() && has_avx2 {
                 return Self::Avx2;
             }
         }
         #[cfg(all(target_arch = "aarch64", not(miri)))]
-        if std::arch::is_aarch64_feature_detected!("dotprod") {
+        if Instructions::All.are_allowed() && std::arch::is_aarch64_feature_detected!("dotprod") {
             return Self::DotProducts;
         }
         Self::Scalar
@@ -110,11 +116,7 @@ impl IntegerWeights {
     /// # Panics
     /// If the weights are not `inputs` rows of as many numbers as there are factors.
     pub fn pack(inputs: usize, weights: &[u8], factors: &[f32]) -> Self {
-        Self::packed(inputs, weights, factors, Set::best())
-    }
-
-    fn packed(inputs: usize, weights: &[u8], factors: &[f32], set: Set) -> Self {
-        let outputs = factors.len();
+        let (outputs, set) = (factors.len(), Set::best());
         assert_eq!(weights.len(), inputs * outputs, "[inputs, outputs]");
         let [bytes, of_group] = set.sizes();
         let mut groups = Groups::zeros(inputs * bytes, outputs, set.lanes(), of_group);
@@ -231,97 +233,5 @@ impl Dots for Scalar {
     unsafe fn store(self, number: f32, out: *mut f32) {
         // SAFETY: by contract.
         unsafe { *out = number };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::parallel::Serial;
-
-    /// Integers without a pattern, including the extremes.
-    fn number(index: usize, seed: usize, n: usize) -> usize {
-        (index * 7_919 + seed * 104_729) % 2_003 % n
-    }
-
-    fn sets() -> Vec<Set> {
-        #[allow(unused_mut, reason = "on other processors")]
-        let mut sets = vec![Set::Scalar];
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        {
-            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
-                sets.push(Set::Avx512Vnni);
-            }
-            if crate::tiles::are_usable() {
-                sets.push(Set::Tiles);
-            }
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxvnni") {
-                sets.push(Set::AvxVnni);
-            }
-            if is_x86_feature_detected!("avx2") {
-                sets.push(Set::Avx2);
-            }
-        }
-        #[cfg(all(target_arch = "aarch64", not(miri)))]
-        if std::arch::is_aarch64_feature_detected!("dotprod") {
-            sets.push(Set::DotProducts);
-        }
-        sets
-    }
-
-    /// Sizes that fill tiles, panels and groups and sizes that do not, with every instruction set:
-    /// exactly as in f64.
-    #[test]
-    fn products_of_integers_are_exact() {
-        for (n, inputs, outputs) in [
-            (1, 64, 256),
-            (1, 7, 3),
-            (2, 16, 200),
-            (3, 31, 33),
-            (13, 8, 64),
-            (29, 101, 130),
-            (16, 64, 32),
-            (45, 128, 130),
-            (64, 192, 40),
-            (0, 4, 4),
-            (3, 0, 5),
-        ] {
-            let x: Vec<u8> = (0..n * inputs).map(|index| number(index, 1, 256) as u8).collect();
-            let weights: Vec<u8> =
-                (0..inputs * outputs).map(|index| number(index, 2, 256) as u8).collect();
-            let factors: Vec<f32> =
-                (0..outputs).map(|index| number(index, 3, 100) as f32 / 64.0 - 0.5).collect();
-            for set in sets() {
-                let mut out = vec![f32::NAN; n * outputs];
-                let packed = IntegerWeights::packed(inputs, &weights, &factors, set);
-                packed.multiply(&x, &mut out, &Serial);
-                // Every third output, starting from the last, and the first one twice.
-                let chosen: Vec<usize> = (0..outputs).rev().step_by(3).chain([0]).collect();
-                let mut some = vec![f32::NAN; n * chosen.len()];
-                packed.select(&chosen).multiply(&x, &mut some, &Serial);
-                let expected =
-                    out.chunks(outputs).flat_map(|row| chosen.iter().map(|&output| row[output]));
-                assert_eq!(
-                    some,
-                    expected.collect::<Vec<_>>(),
-                    "{set:?} {n} {inputs} {outputs}: some outputs"
-                );
-                for index in 0..n {
-                    for output in 0..outputs {
-                        let product = |input| {
-                            (i64::from(x[index * inputs + input]) - 128)
-                                * i64::from(weights[input * outputs + output] as i8)
-                        };
-                        let expected =
-                            (0..inputs).map(product).sum::<i64>() as f32 * factors[output];
-                        assert_eq!(
-                            out[index * outputs + output],
-                            expected,
-                            "{set:?} {n} {inputs} {outputs}: row {index}, output {output}"
-                        );
-                    }
-                }
-            }
-        }
     }
 }

@@ -1,7 +1,8 @@
 //! Loops over rows of numbers in which decoding spends its time: products with packed weights,
 //! attention to caches, the operations between two products, and exponentials.
 //!
-//! Each is compiled for several instruction sets; the processor's best is chosen at the call. The
+//! Each is compiled for several instruction sets; the processor's best is chosen at the call, within
+//! the limit of the environment variable `COGNATE_INSTRUCTIONS` ([`Instructions`]). The
 //! result of a row is bit for bit the same in every batch and with any padding; in f32 on processors
 //! with AMX-BF16, in all batches of fewer than 64 rows, and in all others.
 //!
@@ -14,6 +15,7 @@ mod bf16;
 mod elementwise;
 mod exponential;
 mod groups;
+mod instructions;
 mod integers;
 mod log_sum_exp;
 mod matrices;
@@ -27,8 +29,6 @@ mod screen;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod split;
 mod stored;
-#[cfg(test)]
-mod testing;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod tiles;
 mod transpose;
@@ -39,6 +39,7 @@ pub use best::{Best, best, largest, sum_of_exponentials};
 pub use bf16::{Bf16Weights, dots_of_bf16, multiplies_bf16, padded_bf16, round_to_bf16};
 pub use elementwise::{Elementwise, Extent, Function, Instruction};
 pub use exponential::exponential;
+pub use instructions::Instructions;
 pub use integers::{IntegerWeights, multiplies_integers};
 pub use log_sum_exp::{Gradients, LogSumExp, Softmax};
 pub use matrix::Matrix;

@@ -12,6 +12,7 @@
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) mod tiles;
 
+use crate::instructions::arch;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use crate::matrix::Matrix;
 use crate::panels::{Lines, Tiles, panels_of, tiles};
@@ -19,7 +20,7 @@ use crate::parallel::{Parallel, Shared, by_columns};
 use crate::prefetch::ask;
 use crate::stored::{Stored, converts_halves, exact_halves};
 use half::f16;
-use pulp::{Arch, NullaryFnOnce, Simd, WithSimd};
+use pulp::{NullaryFnOnce, Simd, WithSimd};
 use std::ops::Range;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use tiles::blocks::Product;
@@ -212,7 +213,7 @@ impl Weights {
 
 /// The columns of a panel on this processor.
 pub(crate) fn columns_of_panels() -> usize {
-    Arch::new().dispatch(Columns)
+    arch().dispatch(Columns)
 }
 
 /// Writes the weights of an output to its column of a panel.
@@ -386,167 +387,6 @@ impl<S: Simd, N: Stored> Tiles for Block<'_, '_, S, N> {
                     };
                     simd.partial_store_f32s(to, numbers);
                 }
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::parallel::Serial;
-    use crate::testing::{Registers, numbers};
-    use pulp::Scalar;
-
-    /// Sizes that fill tiles and panels and sizes that do not, compared with f64 and with the same
-    /// loops without vectors.
-    #[test]
-    fn products_are_as_in_f64_and_as_without_vectors() {
-        for (n, inputs, outputs) in [
-            (1, 64, 256),
-            (1, 7, 3),
-            (2, 16, 200),
-            (5, 31, 33),
-            (13, 8, 64),
-            (29, 100, 130),
-            (0, 4, 4),
-            (3, 0, 5),
-            // By tiles, if the processor has them; the second with weights of half precision.
-            (141, 300, 77),
-            (150, 150, 33),
-            (2_100, 128, 3),
-        ] {
-            let (x, mut weights, bias) =
-                (numbers(n * inputs, 1), numbers(inputs * outputs, 2), numbers(outputs, 3));
-            if n == 150 {
-                weights.iter_mut().for_each(|weight| *weight = f16::from_f32(*weight).to_f32());
-            }
-            let row = |output: usize| &weights[output * inputs..][..inputs];
-            let fill = |output: usize, to: &mut [f32]| to.copy_from_slice(row(output));
-            for bias in [Some(&*bias), None] {
-                let (mut out, mut plain) =
-                    (vec![f32::NAN; n * outputs], vec![f32::NAN; n * outputs]);
-                Weights::pack(inputs, outputs, fill, bias).multiply(&x, &mut out, &Serial);
-                let scalar = Weights::packed([inputs, outputs], WIDE, fill, bias);
-                let panels = 0..scalar.bias.len() / WIDE;
-                let Panels::Floats(floats) = &scalar.panels else { panic!("without vectors") };
-                let weights = scalar.view(floats.all(), &(0..outputs));
-                let strides = [inputs, outputs];
-                Multiply {
-                    weights,
-                    x: &x,
-                    strides,
-                    out: &Shared::new(&mut plain),
-                    start: 0,
-                    n,
-                    panels,
-                    adds: false,
-                }
-                .with_simd(Scalar);
-                for index in 0..n {
-                    for output in 0..outputs {
-                        let pairs = x[index * inputs..][..inputs].iter().zip(row(output));
-                        let products = pairs.map(|(&x, &weight)| f64::from(x) * f64::from(weight));
-                        let (sum, sizes) =
-                            products.fold((0.0, 1.0), |(sum, sizes), x| (sum + x, sizes + x.abs()));
-                        let expected = sum + bias.map_or(0.0, |bias| f64::from(bias[output]));
-                        for found in
-                            [out[index * outputs + output], plain[index * outputs + output]]
-                        {
-                            assert!(
-                                (f64::from(found) - expected).abs() < 1e-6 * sizes,
-                                "{n} {inputs} {outputs}: {found} {expected}"
-                            );
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// Each row separately, and all at once: the same bits.
-    #[test]
-    fn a_row_is_the_same_in_every_batch() {
-        let (n, inputs, outputs) = (31, 40, 77);
-        let (x, weights) = (numbers(n * inputs, 1), numbers(inputs * outputs, 2));
-        let packed = Weights::pack(
-            inputs,
-            outputs,
-            |output, to| to.copy_from_slice(&weights[output * inputs..][..inputs]),
-            None,
-        );
-        let mut all = vec![0.0; n * outputs];
-        packed.multiply(&x, &mut all, &Serial);
-        for index in 0..n {
-            let mut one = vec![0.0; outputs];
-            packed.multiply(&x[index * inputs..][..inputs], &mut one, &Serial);
-            assert_eq!(one, all[index * outputs..][..outputs], "row {index}");
-        }
-    }
-
-    /// Weights that half precision represents, by themselves and followed by a row that it does
-    /// not: in half precision and in f32, with the same bits.
-    #[test]
-    fn weights_in_half_precision_have_the_same_products() {
-        for (n, inputs, outputs) in
-            [(1, 64, 256), (1, 7, 3), (2, 16, 200), (5, 31, 33), (29, 100, 130), (3, 0, 5)]
-        {
-            let x = numbers(n * inputs, 1);
-            let mut weights = numbers(inputs * (outputs + 1), 2);
-            for (index, weight) in weights[..inputs * outputs].iter_mut().enumerate() {
-                // Some are subnormal in half precision, or negative zeros.
-                let scale = [1.0, 1e-5, -0.0][index % 3];
-                *weight = f16::from_f32(*weight * scale).to_f32();
-            }
-            let row = |output: usize| &weights[output * inputs..][..inputs];
-            let fill = |output: usize, to: &mut [f32]| to.copy_from_slice(row(output));
-            #[allow(unused_mut, reason = "on other processors")]
-            let mut columns = vec![Arch::new().dispatch(Columns)];
-            #[cfg(target_arch = "x86_64")]
-            if pulp::x86::V3::try_new().is_some() {
-                columns.push(WIDE * 8);
-            }
-            for columns in columns {
-                let pack = |outputs| Weights::packed([inputs, outputs], columns, fill, None).panels;
-                let (halves, floats) = (pack(outputs), pack(outputs + 1));
-                let Panels::Floats(floats) = floats else {
-                    assert_eq!(inputs, 0, "{:?}", row(outputs));
-                    continue;
-                };
-                let Panels::Halves(halves) = halves else {
-                    assert!(!converts_halves(columns / WIDE));
-                    continue;
-                };
-                fn product<N: Stored>(
-                    panels: &[N],
-                    x: &[f32],
-                    [n, inputs, outputs, columns]: [usize; 4],
-                ) -> Vec<f32> {
-                    let mut out = vec![f32::NAN; n * outputs];
-                    let n_panels = outputs.div_ceil(columns);
-                    let bias = vec![0.25; n_panels * columns];
-                    let panels = &panels[..bias.len() * inputs];
-                    let work = Multiply {
-                        weights: Packed { panels, bias: &bias, inputs, outputs },
-                        x,
-                        strides: [inputs, outputs],
-                        out: &Shared::new(&mut out),
-                        start: 0,
-                        n,
-                        panels: 0..n_panels,
-                        adds: false,
-                    };
-                    match columns / WIDE {
-                        8 => Registers::Avx2.run(work),
-                        _ => Registers::Widest.run(work),
-                    }
-                    out
-                }
-                let sizes = [n, inputs, outputs, columns];
-                let [halves, floats] =
-                    [product(halves.all(), &x, sizes), product(floats.all(), &x, sizes)];
-                assert!(floats.iter().all(|number| number.is_finite()));
-                assert_eq!(halves, floats, "{n} {inputs} {outputs}, panels of {columns} columns");
             }
         }
     }

@@ -1,7 +1,8 @@
 //! Fused operations on rows between two products, in one pass over memory.
 
 use crate::activation::{Activation, gelu, swish, tanh_gelu};
-use pulp::{Arch, Simd, WithSimd};
+use crate::instructions::arch;
+use pulp::{Simd, WithSimd};
 
 /// The operations on each row, in the order of the fields.
 #[derive(Clone, Copy, Debug, Default)]
@@ -89,7 +90,7 @@ impl Rows<'_> {
             self.residual.is_none_or(|residual| residual.len() >= (first + n) * width),
             "[rows, width]"
         );
-        Arch::new().dispatch(Apply { rows: self, first, n, place, width, quantised });
+        arch().dispatch(Apply { rows: self, first, n, place, width, quantised });
     }
 }
 

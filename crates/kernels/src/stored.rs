@@ -1,5 +1,6 @@
 //! Numbers in memory: in f32, or in half precision.
 
+use crate::instructions::arch;
 use crate::panels::Number;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -37,7 +38,7 @@ impl Stored for f32 {
 
     #[inline(always)]
     fn dispatch<W: WithSimd>(work: W) -> W::Output {
-        pulp::Arch::new().dispatch(work)
+        arch().dispatch(work)
     }
 }
 
@@ -77,18 +78,17 @@ impl Stored for f16 {
     fn dispatch<W: WithSimd>(work: W) -> W::Output {
         #[cfg(target_arch = "x86_64")]
         {
-            use pulp::x86::{V3, V4};
-            if let Some(simd) = V4::try_new() {
-                return Simd::vectorize(simd, work);
+            match arch() {
+                pulp::x86::Arch::V4(simd) => Simd::vectorize(simd, work),
+                pulp::x86::Arch::V3(simd) if converts_halves(8) => {
+                    // SAFETY: the processor has the instructions of `V3`, and converts.
+                    unsafe { with_f16c(simd, work) }
+                }
+                _ => work.with_simd(pulp::Scalar),
             }
-            if let Some(simd) = V3::try_new().filter(|_| converts_halves(8)) {
-                // SAFETY: the processor has the instructions of `V3`, and converts.
-                return unsafe { with_f16c(simd, work) };
-            }
-            work.with_simd(pulp::Scalar)
         }
         #[cfg(not(target_arch = "x86_64"))]
-        pulp::Arch::new().dispatch(work)
+        arch().dispatch(work)
     }
 }
 
@@ -102,8 +102,12 @@ fn with_f16c<W: WithSimd>(simd: pulp::x86::V3, work: W) -> W::Output {
 pub fn reads_halves() -> bool {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        use pulp::x86::{V3, V4};
-        V4::try_new().is_some() || V3::try_new().is_some() && converts_halves(8)
+        use pulp::x86::Arch;
+        match arch() {
+            Arch::V4(_) => true,
+            Arch::V3(_) => converts_halves(8),
+            _ => false,
+        }
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     {

@@ -4,6 +4,7 @@
 //! Stable Rust has no functions for these instructions, which are in Intel's Software Developer's
 //! Manual, volume 2.
 
+use crate::instructions::Instructions;
 use pulp::x86::V4;
 use std::arch::asm;
 use std::arch::x86_64::__cpuid_count;
@@ -19,12 +20,13 @@ pub(crate) const BLOCK: usize = 2 * ROWS;
 /// Whether tiles can be used: the processor has them, and the system lets this process use them.
 pub(crate) fn are_usable() -> bool {
     static USABLE: OnceLock<bool> = OnceLock::new();
-    *USABLE.get_or_init(|| {
+    let are_present = || {
         let has_leaf = __cpuid_count(0, 0).eax >= 7;
         let has = |bit: u32| __cpuid_count(7, 0).edx >> bit & 1 == 1;
         // AMX-BF16, AMX-TILE and AMX-INT8.
         has_leaf && [22, 24, 25].into_iter().all(has) && V4::try_new().is_some() && is_permitted()
-    })
+    };
+    Instructions::All.are_allowed() && *USABLE.get_or_init(are_present)
 }
 
 /// Linux lets a process use tiles once it has asked.

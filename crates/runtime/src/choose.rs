@@ -8,9 +8,11 @@ impl Engine {
     ///
     /// # Errors
     /// If this build does not contain the engine; if ONNX Runtime is requested and its library is
-    /// missing; or if a library in `ORT_DYLIB_PATH` or `target/onnxruntime/` cannot be used, which
-    /// `auto` does not ignore.
+    /// missing; if a library in `ORT_DYLIB_PATH` or `target/onnxruntime/` cannot be used, which
+    /// `auto` does not ignore; or if `COGNATE_INSTRUCTIONS`, which limits the instructions of
+    /// Cognate's operators, has another value than `scalar`, `avx2`, `avx-vnni`, `avx512` or `all`.
     pub fn open(self, device: Device) -> Result<Box<dyn Runtime>> {
+        check_instructions()?;
         match self {
             Engine::Auto => auto(device),
             Engine::Reference => reference(),
@@ -23,14 +25,32 @@ impl Engine {
 /// All engines of this build that execute exported files on `device` and are installed.
 ///
 /// # Errors
-/// If a library of ONNX Runtime is found and cannot be used.
+/// As of [`Engine::open`].
 pub fn available(device: Device) -> Result<Vec<Box<dyn Runtime>>> {
+    check_instructions()?;
     let mut engines = Vec::new();
     if device == Device::Cpu && cfg!(feature = "tract") {
         engines.push(tract()?);
     }
     engines.extend(ort_if_found(device)?);
     Ok(engines)
+}
+
+#[cfg(any(feature = "tract", feature = "ort"))]
+fn check_instructions() -> Result<()> {
+    use cognate_kernels::Instructions;
+    let Err(found) = Instructions::of_process() else { return Ok(()) };
+    let names = Instructions::NAMES.map(|(name, _)| name).join(", ");
+    Err(crate::Error::new(
+        crate::ErrorKind::Unavailable,
+        Instructions::VARIABLE,
+        format!("expected one of {names}, found {found:?}"),
+    ))
+}
+
+#[cfg(not(any(feature = "tract", feature = "ort")))]
+fn check_instructions() -> Result<()> {
+    Ok(())
 }
 
 fn auto(device: Device) -> Result<Box<dyn Runtime>> {

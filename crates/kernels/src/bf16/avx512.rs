@@ -2,8 +2,9 @@
 
 use super::{PAIR, nearest, padded_bf16};
 use crate::groups::{Dots, GROUP, Groups, Multiply};
+use crate::instructions::arch;
 use crate::parallel::Parallel;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use std::arch::x86_64::*;
 use std::cell::Cell;
 use std::mem::transmute;
@@ -84,7 +85,7 @@ fn rounded(x: &[f32], len: usize, work: impl FnOnce(&[u16])) {
     let mut memory = ROUNDED.take();
     memory.resize(memory.len().max(len), 0);
     let (to, rest) = memory[..len].split_at_mut(x.len());
-    Arch::new().dispatch(Round { x, to });
+    arch().dispatch(Round { x, to });
     rest.fill(0);
     work(&memory[..len]);
     ROUNDED.set(memory);

@@ -3,5 +3,16 @@
 #![allow(clippy::unwrap_used)]
 
 mod attention;
+mod best;
+mod bf16;
+mod common;
+mod elementwise;
 mod exponentials;
+mod instructions;
+mod integers;
+mod log_sum_exp;
+mod matrices;
+mod products;
+mod registers;
 mod rows;
+mod screen;

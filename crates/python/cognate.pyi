@@ -205,6 +205,10 @@ class Embedding(Loading, total=False):
     """By default as sentence-transformers' files in the folder say, else mean."""
     normalize: bool
     max_tokens: int
+    prompt: str
+    """Text before each text; by default the model's default prompt."""
+    prompt_name: str
+    """The name of a prompt of the model, such as "query"."""
 
 class Embedder:
     """An encoder that turns texts into vectors."""

@@ -42,6 +42,13 @@ pub(crate) struct Options {
     /// model]
     #[arg(long, value_name = "N", value_parser = at_most(1 << 20))]
     max_tokens: Option<NonZeroUsize>,
+    /// Text before each sentence, of which the model makes other vectors [default: the model's
+    /// default prompt, if it has one]
+    #[arg(long, value_name = "TEXT", conflicts_with = "prompt_name")]
+    prompt: Option<String>,
+    /// Name of a prompt of the model, such as query
+    #[arg(long, value_name = "NAME")]
+    prompt_name: Option<String>,
     #[command(flatten)]
     model: ModelOptions,
     /// Number of batches at the same time [default: number of cores]
@@ -137,6 +144,8 @@ impl Options {
             }),
             normalize: (self.normalize || self.no_normalize).then_some(self.normalize),
             max_tokens: self.max_tokens.map(NonZeroUsize::get),
+            prompt: self.prompt.clone(),
+            prompt_name: self.prompt_name.clone(),
             load: self.model.load(self.workers, self.threads),
         }
     }

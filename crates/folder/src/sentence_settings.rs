@@ -23,7 +23,7 @@ pub enum Pooling {
 }
 
 /// What a folder of sentence-transformers says; by default the mean of a text as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentenceSettings {
     /// How states become one vector.
     pub pooling: Pooling,
@@ -31,16 +31,33 @@ pub struct SentenceSettings {
     pub normalize: bool,
     /// The most tokens of a text; longer texts are cut.
     pub max_tokens: Option<usize>,
-    /// What stands before each text: the default prompt.
-    pub prompt: String,
+    /// What can stand before each text, by name.
+    pub prompts: BTreeMap<String, String>,
+    /// The name of the prompt that stands before each text if none is chosen.
+    pub default_prompt: Option<String>,
+    /// Whether tokens of the prompt count in the mean of [`Pooling::Mean`].
+    pub include_prompt: bool,
     /// Whether texts are lower-cased.
     pub lower_case: bool,
+}
+
+impl Default for SentenceSettings {
+    fn default() -> Self {
+        Self {
+            pooling: Pooling::Mean,
+            normalize: false,
+            max_tokens: None,
+            prompts: BTreeMap::new(),
+            default_prompt: None,
+            include_prompt: true,
+            lower_case: false,
+        }
+    }
 }
 
 const MODULES: &str = "modules.json";
 const LIMITS: &str = "sentence_bert_config.json";
 const POOLING: &str = "1_Pooling";
-const POOLING_CONFIG: &str = "1_Pooling/config.json";
 const PROMPTS: &str = "config_sentence_transformers.json";
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 /// What transformers writes for a tokenizer without limit is larger.
@@ -89,18 +106,19 @@ impl SentenceSettings {
                 .filter(|&tokens| (1.0..LONGEST).contains(&tokens))
                 .map(|tokens| tokens as usize),
         };
+        let (prompts, default_prompt) = prompts(folder)?;
         let mut settings = Self {
-            pooling: Pooling::Mean,
-            normalize: false,
             max_tokens,
-            prompt: prompt(folder)?,
+            prompts,
+            default_prompt,
             lower_case: do_lower_case,
+            ..Self::default()
         };
         for Module { path, kind } in modules {
             match kind.rsplit('.').next().unwrap_or_default() {
                 "Transformer" if path.is_empty() => {}
                 "Pooling" if path == POOLING => {
-                    settings.pooling = pooling(folder, !settings.prompt.is_empty())?;
+                    (settings.pooling, settings.include_prompt) = pooling(folder)?;
                 }
                 "Normalize" => settings.normalize = true,
                 _ => {
@@ -118,8 +136,21 @@ impl SentenceSettings {
         Ok(Some(settings))
     }
 
+    /// The prompt of this name, or the default one; empty if there is none.
+    ///
+    /// # Errors
+    /// With the known names, if there is no prompt of this name.
+    pub fn prompt(&self, name: Option<&str>) -> Result<&str, Vec<&str>> {
+        let Some(name) = name.or(self.default_prompt.as_deref()) else { return Ok("") };
+        let known = || self.prompts.keys().map(String::as_str).collect();
+        self.prompts.get(name).map(String::as_str).ok_or_else(known)
+    }
+
     /// The files of these settings.
-    pub const FILES: [&str; 4] = [MODULES, LIMITS, POOLING_CONFIG, PROMPTS];
+    pub const FILES: [&str; 4] = [MODULES, LIMITS, Self::POOLING_FILE, PROMPTS];
+
+    /// The file of the pooling.
+    pub const POOLING_FILE: &str = "1_Pooling/config.json";
 
     /// Copies the files of these settings from a checkpoint.
     ///
@@ -136,31 +167,31 @@ impl SentenceSettings {
     }
 }
 
-/// The default prompt; empty if there is none.
-fn prompt(folder: &Path) -> Result<String> {
+/// All prompts, and the name of the default one.
+fn prompts(folder: &Path) -> Result<(BTreeMap<String, String>, Option<String>)> {
     let Prompts { prompts, default_prompt_name } = read_or_default(folder, PROMPTS)?;
-    let Some(name) = default_prompt_name else { return Ok(String::new()) };
-    let mut prompts = prompts.unwrap_or_default();
-    prompts.remove(&name).ok_or_else(|| {
-        let names: Vec<_> = prompts.keys().collect();
-        let message =
-            format!("default_prompt_name: expected a name of prompts, {names:?}, found {name:?}");
-        Error::new(ErrorKind::Model, folder.join(PROMPTS).display(), message)
-    })
+    let prompts = prompts.unwrap_or_default();
+    match default_prompt_name {
+        Some(name) if !prompts.contains_key(&name) => {
+            let names: Vec<_> = prompts.keys().collect();
+            let message = format!(
+                "default_prompt_name: expected a name of prompts, {names:?}, found {name:?}"
+            );
+            Err(Error::new(ErrorKind::Model, folder.join(PROMPTS).display(), message))
+        }
+        name => Ok((prompts, name)),
+    }
 }
 
-/// Since version 6 `pooling_mode` is a name; before, one of several fields is true.
-fn pooling(folder: &Path, has_prompt: bool) -> Result<Pooling> {
-    let path = folder.join(POOLING_CONFIG);
+/// The pooling, and `include_prompt`. Since version 6 `pooling_mode` is a name; before, one of
+/// several fields is true.
+fn pooling(folder: &Path) -> Result<(Pooling, bool)> {
+    let path = folder.join(SentenceSettings::POOLING_FILE);
     let wrong = |message: String| Error::new(ErrorKind::Model, path.display(), message);
     let text = read_if_there(&path)?
         .ok_or_else(|| wrong("missing, though modules.json names it".into()))?;
     let fields: BTreeMap<String, serde_json::Value> = parse(&path, &text)?;
-    if has_prompt && fields.get("include_prompt").is_some_and(|included| *included == false) {
-        let message =
-            "include_prompt: expected true for a model with a default prompt, found false";
-        return Err(wrong(message.into()));
-    }
+    let include_prompt = fields.get("include_prompt").is_none_or(|included| *included != false);
     let mut chosen: Vec<_> = fields
         .iter()
         .filter(|(name, value)| name.starts_with("pooling_mode_") && **value == true)
@@ -168,13 +199,16 @@ fn pooling(folder: &Path, has_prompt: bool) -> Result<Pooling> {
         .collect();
     let mode = fields.get("pooling_mode").map(|mode| mode.as_str().unwrap_or("no name"));
     chosen.extend(mode.map(|mode| format!("pooling_mode {mode}")));
-    match chosen.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["pooling_mode_mean_tokens" | "pooling_mode mean"] => Ok(Pooling::Mean),
-        ["pooling_mode_cls_token" | "pooling_mode cls"] => Ok(Pooling::First),
-        _ => Err(wrong(format!(
-            "expected a pooling_mode of \"mean\" or \"cls\", or pooling_mode_mean_tokens or pooling_mode_cls_token alone, found {chosen:?}"
-        ))),
-    }
+    let pooling = match chosen.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["pooling_mode_mean_tokens" | "pooling_mode mean"] => Pooling::Mean,
+        ["pooling_mode_cls_token" | "pooling_mode cls"] => Pooling::First,
+        _ => {
+            return Err(wrong(format!(
+                "expected a pooling_mode of \"mean\" or \"cls\", or pooling_mode_mean_tokens or pooling_mode_cls_token alone, found {chosen:?}"
+            )));
+        }
+    };
+    Ok((pooling, include_prompt))
 }
 
 fn read_or_default<T: for<'t> Deserialize<'t> + Default>(folder: &Path, name: &str) -> Result<T> {

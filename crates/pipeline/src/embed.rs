@@ -19,6 +19,10 @@ pub struct EmbedOptions {
     pub normalize: Option<bool>,
     /// The most tokens of a text; longer texts are cut.
     pub max_tokens: Option<usize>,
+    /// What stands before each text.
+    pub prompt: Option<String>,
+    /// The name of a prompt of the folder that stands before each text.
+    pub prompt_name: Option<String>,
     /// The engine.
     pub load: LoadOptions,
 }
@@ -59,12 +63,18 @@ impl Embedder {
     /// Loads the encoder of a checkpoint, or an exported encoder.
     ///
     /// # Errors
-    /// If a file is missing or wrong, the model has no such states, or the engine cannot run it.
+    /// If a file is missing or wrong, the model has no such states or prompt, or the engine cannot
+    /// run it.
     pub fn load(source: ModelSource, options: &EmbedOptions) -> Result<Self> {
-        let settings = SentenceSettings::read(source.folder()?)?;
+        let settings = SentenceSettings::read(source.folder()?)?.unwrap_or_default();
+        let prompt = prompt(&settings, options)?.to_owned();
+        if !prompt.is_empty() && !settings.include_prompt {
+            let place = source.folder()?.join(SentenceSettings::POOLING_FILE);
+            let message = "include_prompt: expected true with a prompt, found false";
+            return Err(Cause::InFolder(format!("{}: {message}", place.display())).into());
+        }
         let mut model = LoadedEncoder::open(source, &options.load, Part::Encoder)?;
-        let SentenceSettings { pooling, normalize, max_tokens, prompt, lower_case } =
-            settings.unwrap_or_default();
+        let SentenceSettings { pooling, normalize, max_tokens, lower_case, .. } = settings;
         let pooling = options.pooling.unwrap_or(pooling);
         let normalize = options.normalize.unwrap_or(normalize);
         if let Some(max_tokens) = options.max_tokens.or(max_tokens) {
@@ -171,5 +181,23 @@ impl Embedder {
         let length =
             if self.normalize { vector.dot(&vector).sqrt().max(LEAST_LENGTH) } else { 1.0 };
         vector.iter().map(|number| (number / length) as f32).collect()
+    }
+}
+
+/// The chosen or default prompt.
+fn prompt<'p>(settings: &'p SentenceSettings, options: &'p EmbedOptions) -> Result<&'p str> {
+    match (&options.prompt, &options.prompt_name) {
+        (Some(_), Some(_)) => {
+            Err(Error::wrong_option("prompt", "expected no prompt_name beside it"))
+        }
+        (Some(prompt), None) => Ok(prompt),
+        (None, name) => settings.prompt(name.as_deref()).map_err(|known| {
+            let message = match known.as_slice() {
+                [] => "the model has no prompts".to_owned(),
+                known => format!("expected one of {}", known.join(", ")),
+            };
+            let name = name.as_deref().unwrap_or_default();
+            Error::wrong_option("prompt_name", format!("{message}, found {name:?}"))
+        }),
     }
 }

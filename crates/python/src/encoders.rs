@@ -43,8 +43,9 @@ impl Embedder {
             }
         };
         let (normalize, max_tokens) = (keywords.take("normalize")?, keywords.take("max_tokens")?);
-        let options =
-            EmbedOptions { pooling, normalize, max_tokens, load: keywords.load_options()? };
+        let (prompt, prompt_name) = (keywords.take("prompt")?, keywords.take("prompt_name")?);
+        let load = keywords.load_options()?;
+        let options = EmbedOptions { pooling, normalize, max_tokens, prompt, prompt_name, load };
         keywords.end()?;
         let opened = interruptible(py, |_| {
             cognate::Embedder::load(ModelSource::find(made.model())?, &options)

@@ -82,7 +82,7 @@ fn folders_of_sentence_transformers_6_embed_alike() {
     let worst = distance(folder, "sentence", Engine::Auto);
     assert!(worst <= BOUND, "{worst:e}");
 
-    let prompts = r#"{"prompts": {"query": "A man is "}, "default_prompt_name": "query"}"#;
+    let prompts = r#"{"prompts": {"query": "A man is ", "document": "Two men "}, "default_prompt_name": "query"}"#;
     write("config_sentence_transformers.json", prompts);
     let normalizer = "\"strip_accents\": null,\n    \"lowercase\": ";
     let stripping = "\"strip_accents\": true,\n    \"lowercase\": false";
@@ -91,11 +91,30 @@ fn folders_of_sentence_transformers_6_embed_alike() {
     let with_prompt = Embedder::open(folder).unwrap().embed(&["Riding a dog."]).unwrap();
     let expected = Embedder::open(&source).unwrap().embed(&["A man is riding a dog."]).unwrap();
     assert_eq!(with_prompt, expected);
+    let load = |prompt: Option<&str>, prompt_name: Option<&str>| {
+        let [prompt, prompt_name] = [prompt, prompt_name].map(|name| name.map(str::to_owned));
+        let options = EmbedOptions { prompt, prompt_name, ..Default::default() };
+        Embedder::load(ModelSource::find(folder).unwrap(), &options)
+    };
+    for (prompt, name, text) in [
+        (None, Some("document"), "Two men riding a dog."),
+        (Some("A man is not "), None, "A man is not riding a dog."),
+        (Some(""), None, "Riding a dog."),
+    ] {
+        let found = load(prompt, name).unwrap().embed(&["Riding a dog."]).unwrap();
+        assert_eq!(found, Embedder::open(&source).unwrap().embed(&[text]).unwrap(), "{text}");
+    }
+    let unknown = load(None, Some("passage")).map(drop).unwrap_err().to_string();
+    assert!(
+        unknown.contains("prompt_name") && unknown.contains("document, query, found \"passage\""),
+        "{unknown}"
+    );
+    assert!(load(Some("A "), Some("query")).is_err());
     for (name, text, expected) in [
         (
             "config_sentence_transformers.json",
             &*prompts.replace("\"query\"}", "\"other\"}"),
-            "default_prompt_name: expected a name of prompts, [\"query\"], found \"other\"",
+            "default_prompt_name: expected a name of prompts, [\"document\", \"query\"], found \"other\"",
         ),
         (
             "1_Pooling/config.json",

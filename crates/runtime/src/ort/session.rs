@@ -447,7 +447,7 @@ fn with_cuda(
     builder.with_execution_providers([cuda]).map_err(|error| {
         let library = ort.library.display();
         let needs = "it requires an NVIDIA GPU and the library's versions of CUDA and cuDNN; without them, omit `--device cuda`";
-        no_cuda(format!("{library} cannot start CUDAExecutionProvider: {}; {needs}", one_line(&error)))
+        no_cuda(number, format!("{library} cannot start CUDAExecutionProvider: {}; {needs}", one_line(&error)))
     })
 }
 
@@ -457,13 +457,17 @@ fn served(ort: &Ort, number: u16) -> Result<()> {
         return Ok(());
     }
     let library = ort.library.display();
-    Err(no_cuda(format!(
-        "expected a library with CUDAExecutionProvider, found {library} without it; run `cargo xtask onnxruntime --cuda`, or omit `--device cuda`"
-    )))
+    Err(no_cuda(
+        number,
+        format!(
+            "expected a library with CUDAExecutionProvider, found {library} without it; run `cargo xtask onnxruntime --cuda`, or omit `--device cuda`"
+        ),
+    ))
 }
 
-fn no_cuda(message: String) -> Error {
-    Error::new(ErrorKind::Unavailable, "ort: device cuda", message)
+fn no_cuda(number: u16, message: String) -> Error {
+    let place = format!("ort: device {}", Device::Cuda(number));
+    Error::new(ErrorKind::Unavailable, place, message)
 }
 
 /// Replaces line breaks in ONNX Runtime's messages.

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use cognate_generate::Settings;
 use cognate_model::{
-    Activation, EmbeddingNorm, Embeddings, Model, OutputProjection, PositionKind, Positions,
-    RelativeLayers, Sinusoids, Stack,
+    Activation, EmbeddingNorm, Embeddings, Front, Model, OutputProjection, Parts, PositionKind,
+    Positions, RelativeLayers, Sinusoids, Stack,
 };
 use cognate_pipeline::{TargetNaming, decode_into, open_tokenizer};
 use cognate_runtime::Engine;
@@ -123,6 +123,10 @@ impl Start {
     /// The model and tokenizer of a checkpoint.
     pub(super) fn checkpoint(folder: &Path) -> Result<Self> {
         let model = Model::open(folder)?;
+        if (model.config().parts, model.config().front) != (Parts::Both, Front::Tokens) {
+            let problem = "expected a model that translates text, with an encoder and a decoder";
+            Err(Cause::Folder { folder: folder.display().to_string(), problem: problem.into() })?;
+        }
         let tokenizer = open_tokenizer(folder, model.config())?;
         let generation = match cognate_model::read_text(&folder.join("generation_config.json")) {
             Ok(text) => Some(text),

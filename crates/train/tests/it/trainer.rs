@@ -2,7 +2,7 @@
 
 use crate::Folder;
 use cognate_runtime::{Device, Engine, Reference, Runtime};
-use cognate_testing::bundled_checkpoint;
+use cognate_testing::{bundled_checkpoint, testdata};
 use cognate_train::config::TrainingConfig;
 use cognate_train::{Beginning, Ending, Event, LeftOut, LogLine, Machine, Outcome, Trainer};
 use insta::assert_snapshot;
@@ -195,6 +195,17 @@ fn tuning(folder: &Folder, init: &Path, more: &str) -> TrainingConfig {
          schedule.validate_every = 10\n{more}"
     );
     TrainingConfig::read(folder.write("tune.toml", text)).unwrap()
+}
+
+#[test]
+fn a_checkpoint_that_translates_no_text_is_refused() {
+    let folder = Folder::new();
+    for name in ["golden/speech/whisper", "decoders/text", "encoders/bert-text"] {
+        let config = tuning(&folder, &testdata(name), "schedule.max_updates = 1");
+        let out = folder.path().join("out");
+        let said = refusal(&config, &out, Beginning::Fresh, &Reference::F32);
+        assert!(said.contains(name) && said.contains("a model that translates text"), "{said}");
+    }
 }
 
 /// The paths of the weights that differ between two checkpoints.

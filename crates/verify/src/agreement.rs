@@ -3,7 +3,7 @@
 use crate::alone::cosines;
 use crate::cases::{Inputs, cases};
 use crate::error::check;
-use crate::reports::{agreement, is_known, measure, method, row, run};
+use crate::reports::{Distances, agreement, is_known, method, run};
 use crate::search::verify_search;
 use crate::subject::{
     Sessions, Subject, join, least_cosine_of_audio, load_reference, load_reference_with, methods,
@@ -15,10 +15,8 @@ use cognate_model::Layout;
 use cognate_model::interface::{
     ATTENTION_MASK, ENCODER_HIDDEN_STATES, LAST_HIDDEN_STATE, LOGITS, LOGITS_SCALE,
 };
-use cognate_model::without_layer;
 use cognate_runtime::{Options, Runtime, Source, Value, Values};
 use ndarray::Array1;
-use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::thread::{self, ScopedJoinHandle};
 
@@ -72,7 +70,7 @@ pub fn verify(
             if is_known(&report, &engine) {
                 continue;
             }
-            let (mut outputs, mut states) = (BTreeMap::new(), Vec::new());
+            let (mut distances, mut states) = (Distances::default(), Vec::new());
             for Batch { graph, inputs, expected } in &batches {
                 check(&subject.cancellation)?;
                 let found = scaled(run(&mut sessions[*graph], inputs)?)?;
@@ -80,12 +78,7 @@ pub fn verify(
                     states
                         .extend(rows_of_states(&found)?.into_iter().zip(rows_of_states(expected)?));
                 }
-                for (name, expected) in expected.iter() {
-                    let measured = measure(found.get(name), expected, &engine, name)?;
-                    let worst =
-                        outputs.entry((names[*graph], without_layer(name))).or_insert(measured);
-                    *worst = worst.or_worse(measured);
-                }
+                distances.add(names[*graph], [&found, expected], &engine)?;
             }
             let mut decoder = join(subject, sessions)?;
             let mut found = Vec::new();
@@ -105,28 +98,17 @@ pub fn verify(
                         wanted,
                     )?;
                     if let Some(logits) = &expected.logits {
-                        let measured = measure(
-                            Some(&logits_of(found)),
-                            &logits_of(logits.clone()),
-                            &engine,
-                            LOGITS,
-                        )?;
-                        outputs.insert(("decoder", LOGITS.into()), measured);
+                        let [found, logits] = [found, logits.clone()].map(logits_of);
+                        distances.add("decoder", [&found, &logits], &engine)?;
                     }
                     Some(steps)
                 }
                 false => None,
             };
-            // The encoder's outputs first, as they are computed.
-            let mut outputs: Vec<_> = outputs
-                .into_iter()
-                .map(|((graph, output), measured)| row(graph, output, measured))
-                .collect();
-            outputs.sort_by_key(|output| output.graph != "encoder");
             let vectors = audio.map(|wanted| cosines(&states, wanted));
             report.runtimes.push(RuntimeReport {
                 engine,
-                outputs,
+                outputs: distances.rows(),
                 decoding: Vec::new(),
                 steps,
                 vectors,
@@ -257,8 +239,8 @@ fn load_exported(
     subject.layout.files_of(subject.model.config().parts).into_iter().map(load).collect()
 }
 
-fn logits_of(all: Vec<f32>) -> Value {
-    Array1::from(all).into_dyn().into()
+fn logits_of(all: Vec<f32>) -> Values {
+    [(LOGITS, Array1::from(all).into_dyn())].into_iter().collect()
 }
 
 /// Outputs with the logits multiplied by their scale, if this is left to the reader.

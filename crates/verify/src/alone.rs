@@ -3,17 +3,16 @@
 use crate::cases::Inputs;
 use crate::error::check;
 use crate::half::{Largest, observed};
-use crate::reports::{is_known, measure, row, run};
+use crate::reports::{Distances, is_known, run};
 use crate::{Error, Form, Result, Tolerance};
 use cognate_folder::{RuntimeReport, VectorComparison, VectorsReport, Verification};
 use cognate_graph::Program;
 use cognate_model::interface::{ATTENTION_MASK, LAST_HIDDEN_STATE, LOGITS};
-use cognate_model::{Attentions, Layout, Model, without_layer};
+use cognate_model::{Attentions, Layout, Model};
 use cognate_passes::half::{Facts, Kept, half};
 use cognate_pipeline::{CancellationToken, token_means};
 use cognate_runtime::{Options, Reference, Runtime, Session, Source, Values};
 use ndarray::ArrayD;
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// An exported encoder.
@@ -68,23 +67,17 @@ pub fn verify_encoder(
         if is_known(&report, &engine) {
             continue;
         }
-        let (mut outputs, mut texts) = (BTreeMap::new(), Vec::new());
+        let (mut distances, mut texts) = (Distances::default(), Vec::new());
         for (inputs, expected) in inputs.iter().zip(&expected) {
             check(&subject.cancellation)?;
             let found = run(&mut session, inputs)?;
             texts.extend(vectors(inputs, &found)?.into_iter().zip(vectors(inputs, expected)?));
-            for (name, expected) in expected.iter() {
-                let measured = measure(found.get(name), expected, &engine, name)?;
-                let worst = outputs.entry(without_layer(name)).or_insert(measured);
-                *worst = worst.or_worse(measured);
-            }
+            distances.add("model", [&found, expected], &engine)?;
         }
         let vectors = subject.tolerance.least_cosine.map(|wanted| cosines(&texts, wanted));
-        let outputs =
-            outputs.into_iter().map(|(output, measured)| row("model", output, measured)).collect();
         report.runtimes.push(RuntimeReport {
             engine,
-            outputs,
+            outputs: distances.rows(),
             decoding: Vec::new(),
             steps: None,
             vectors,

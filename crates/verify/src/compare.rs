@@ -122,20 +122,40 @@ impl Measured {
 /// assert!(!measured.within(CLOSE));
 /// ```
 pub fn compare(found: &ArrayD<f64>, expected: &ArrayD<f64>) -> Option<Measured> {
-    if found.shape() != expected.shape() {
-        return None;
-    }
-    let (mut max_absolute, mut difference, mut norm) = (0f64, 0f64, 0f64);
-    for (&found, &expected) in found.iter().zip(expected) {
-        let error = (found - expected).abs();
-        if error.is_nan() || error > max_absolute {
-            max_absolute = error;
+    let mut total = Total::default();
+    total.add(found, expected).then(|| total.measured())
+}
+
+/// The distance between the tensors of several batches, as if each were a part of one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Total {
+    max_absolute: f64,
+    difference: f64,
+    norm: f64,
+}
+
+impl Total {
+    /// Adds the tensors of a batch; false if their shapes differ.
+    pub(crate) fn add(&mut self, found: &ArrayD<f64>, expected: &ArrayD<f64>) -> bool {
+        if found.shape() != expected.shape() {
+            return false;
         }
-        difference += error * error;
-        norm += expected * expected;
+        for (&found, &expected) in found.iter().zip(expected) {
+            let error = (found - expected).abs();
+            if error.is_nan() || error > self.max_absolute {
+                self.max_absolute = error;
+            }
+            self.difference += error * error;
+            self.norm += expected * expected;
+        }
+        true
     }
-    let relative_l2 = if difference == 0.0 { 0.0 } else { (difference / norm).sqrt() };
-    Some(Measured { max_absolute, relative_l2 })
+
+    pub(crate) fn measured(self) -> Measured {
+        let Self { max_absolute, difference, norm } = self;
+        let relative_l2 = if difference == 0.0 { 0.0 } else { (difference / norm).sqrt() };
+        Measured { max_absolute, relative_l2 }
+    }
 }
 
 /// A tensor in one line, for snapshots: shape, norm and some values, with four digits.

@@ -109,7 +109,7 @@ pub struct OutputReport {
     /// The largest absolute error over all batches and layers.
     #[serde(deserialize_with = "number_or_none")]
     pub max_absolute_error: f64,
-    /// The largest relative L2 error over all batches and layers.
+    /// The relative L2 error over all batches together, the largest of all layers.
     #[serde(deserialize_with = "number_or_none")]
     pub relative_l2_error: f64,
 }

@@ -1,11 +1,7 @@
 //! Attention to caches and memories, compared with f64.
 
+use crate::common::numbers;
 use cognate_kernels::*;
-
-/// Numbers between -1 and 1 without a pattern.
-fn numbers(n: usize, seed: usize) -> Vec<f32> {
-    (0..n).map(|index| ((index * 7_919 + seed * 104_729) % 2_003) as f32 / 1_001.5 - 1.0).collect()
-}
 
 fn context(context: &mut [f32]) -> Results<'_> {
     Results { context, weights: None }

@@ -1,6 +1,6 @@
 //! Products in bfloat16, compared with f64.
 
-use crate::common::numbers;
+use crate::common::{assert_product, numbers};
 use cognate_kernels::*;
 
 /// All upper halves, with lower halves that are ties or next to ties.
@@ -70,15 +70,9 @@ fn check(
         alone.iter_mut().enumerate().for_each(|(output, sum)| *sum += bias(output));
         assert_eq!(alone, out, "some columns have the same bits");
         for (output, &found) in out.iter().enumerate() {
-            let pairs = rounded[index * inputs..][..inputs].iter().zip(row(output));
-            let products = pairs.map(|(&x, &weight)| f64::from(x) * f64::from(weight));
-            let (sum, sizes) =
-                products.fold((0.0, 1.0), |(sum, sizes), x| (sum + x, sizes + x.abs()));
-            let expected = sum + f64::from(bias(output));
-            assert!(
-                (f64::from(found) - expected).abs() < 1e-6 * sizes,
-                "{n} {inputs} {outputs}: {found} {expected}"
-            );
+            let rounded = &rounded[index * inputs..][..inputs];
+            let what = format!("{n} {inputs} {outputs}");
+            assert_product(found, [rounded, row(output)], bias(output), &what);
         }
     }
 }

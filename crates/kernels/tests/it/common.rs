@@ -25,6 +25,16 @@ pub(crate) fn assert_same(run: impl Fn() -> Vec<f32>, what: &str) {
     }
 }
 
+/// Asserts that a number is `x · weights + bias` in f64, except for rounding.
+#[track_caller]
+pub(crate) fn assert_product(found: f32, [x, weights]: [&[f32]; 2], bias: f32, what: &str) {
+    let products = x.iter().zip(weights).map(|(&x, &weight)| f64::from(x) * f64::from(weight));
+    let (sum, size) = products.fold((0.0, 1.0), |(sum, size), x| (sum + x, size + x.abs()));
+    let expected = sum + f64::from(bias);
+    let distance = (f64::from(found) - expected).abs();
+    assert!(distance < 1e-6 * size, "{what}: {found} {expected}");
+}
+
 /// Three threads, which compute one after the other.
 pub(crate) struct InTurn;
 

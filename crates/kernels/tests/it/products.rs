@@ -1,6 +1,6 @@
 //! Products with packed weights, compared with f64.
 
-use crate::common::{numbers, sets};
+use crate::common::{assert_product, numbers, sets};
 use cognate_kernels::{Serial, Weights, reads_halves};
 use half::f16;
 
@@ -38,15 +38,9 @@ fn products_are_as_in_f64_and_as_without_vectors() {
             });
             for (place, &found) in out.iter().enumerate() {
                 let (index, output) = (place / outputs, place % outputs);
-                let pairs = x[index * inputs..][..inputs].iter().zip(row(output));
-                let products = pairs.map(|(&x, &weight)| f64::from(x) * f64::from(weight));
-                let (sum, sizes) =
-                    products.fold((0.0, 1.0), |(sum, sizes), x| (sum + x, sizes + x.abs()));
-                let expected = sum + bias.map_or(0.0, |bias| f64::from(bias[output]));
-                assert!(
-                    (f64::from(found) - expected).abs() < 1e-6 * sizes,
-                    "{n} {inputs} {outputs}, {set:?}: {found} {expected}"
-                );
+                let bias = bias.map_or(0.0, |bias| bias[output]);
+                let what = format!("{n} {inputs} {outputs}, {set:?}");
+                assert_product(found, [&x[index * inputs..][..inputs], row(output)], bias, &what);
             }
         }
     }

@@ -186,7 +186,7 @@ impl Place {
             .arg(self.ours(precision));
         ours.args(["--threads", &n_threads, "--beams", &beams, "--batch", &batch])
             .env("ORT_DYLIB_PATH", &self.library);
-        if let Some(vad) = vad {
+        if let Some(vad) = vad.filter(|_| cell.batch > 1) {
             ours.arg("--vad").arg(vad);
         }
         if let Some(count) = options.new_tokens {

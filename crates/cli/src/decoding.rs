@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 #[command(next_help_heading = "Decoding [default: the model's generation_config.json]")]
 pub(crate) struct Decoding {
     /// Write the N best translations of each sentence, one per line, after the number of the
-    /// sentence and a tab
+    /// sentence and a tab [default: the best one, without a number]
     #[arg(long, value_name = "N", visible_alias = "num-return-sequences", value_parser = at_most(1024))]
     n_best: Option<NonZeroUsize>,
     /// Write a tab and the score after each translation: its log-probability divided by its length

@@ -1,5 +1,6 @@
 //! `cognate serve`: a server that translates.
 
+use crate::messages;
 use std::process::ExitCode;
 
 /// Serve models: LibreTranslate's API, and the Open Inference Protocol of Triton and KServe
@@ -23,6 +24,8 @@ Examples:
 
 /// Runs the command.
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    cognate_serve::run(&options.arguments, |_| {})?;
+    let arguments =
+        cognate_serve::Arguments { quiet: messages::is_quiet(), ..options.arguments.clone() };
+    cognate_serve::run(&arguments, |_| {})?;
     Ok(ExitCode::SUCCESS)
 }

@@ -236,7 +236,9 @@ impl Options {
             short_windows: self.short_windows,
             batch: self.batch.get(),
             voice_detector: self.vad.clone().or_else(|| {
-                env::var_os(VAD_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
+                env::var_os(VAD_VARIABLE)
+                    .filter(|path| !path.is_empty() && self.batch > NonZeroUsize::MIN)
+                    .map(PathBuf::from)
             }),
             max_new_tokens: defaults.max_new_tokens,
         }

@@ -63,7 +63,7 @@ const ZERO: &[&str] = &["0", "0.0"];
 const ONE: &[&str] = &["1", "1.0"];
 
 /// Unsupported fields with the values that have no effect.
-const NEUTRAL: [(&str, &[&str]); 18] = [
+const NEUTRAL: [(&str, &[&str]); 19] = [
     ("num_beam_groups", ONE),
     ("diversity_penalty", ZERO),
     ("penalty_alpha", ZERO),
@@ -78,6 +78,7 @@ const NEUTRAL: [(&str, &[&str]); 18] = [
     ("max_time", &[]),
     ("watermarking_config", &[]),
     ("dola_layers", &[]),
+    ("top_h", &[]),
     ("low_memory", &["false"]),
     ("prompt_lookup_num_tokens", &[]),
     ("assistant_early_exit", &[]),

@@ -68,14 +68,14 @@ impl Embedder {
     pub fn load(source: ModelSource, options: &EmbedOptions) -> Result<Self> {
         let settings = SentenceSettings::read(source.folder()?)?.unwrap_or_default();
         let prompt = prompt(&settings, options)?.to_owned();
-        if !prompt.is_empty() && !settings.include_prompt {
+        let pooling = options.pooling.unwrap_or(settings.pooling);
+        if !prompt.is_empty() && !settings.include_prompt && pooling == Pooling::Mean {
             let place = source.folder()?.join(SentenceSettings::POOLING_FILE);
             let message = "include_prompt: expected true with a prompt, found false";
             return Err(Cause::InFolder(format!("{}: {message}", place.display())).into());
         }
         let mut model = LoadedEncoder::open(source, &options.load, Part::Encoder)?;
-        let SentenceSettings { pooling, normalize, max_tokens, lower_case, .. } = settings;
-        let pooling = options.pooling.unwrap_or(pooling);
+        let SentenceSettings { normalize, max_tokens, lower_case, .. } = settings;
         let normalize = options.normalize.unwrap_or(normalize);
         if let Some(max_tokens) = options.max_tokens.or(max_tokens) {
             let n_around = model.cut_to(max_tokens);

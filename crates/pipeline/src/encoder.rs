@@ -269,10 +269,11 @@ impl LoadedEncoder {
         };
         match encoder.encode(text)? {
             EncodedSource::Tokens { ids, .. } => Ok(ids),
-            EncodedSource::Empty if encoder.around().is_empty() => {
-                Err(Error::input("the text is empty; expected a sentence"))
+            EncodedSource::Empty => {
+                let ids = encoder.encode_blank(text)?;
+                let empty = || Error::input("the text is empty; expected a sentence");
+                (!ids.is_empty()).then_some(ids).ok_or_else(empty)
             }
-            EncodedSource::Empty => Ok(encoder.around().to_vec()),
         }
     }
 

@@ -108,6 +108,14 @@ impl SourceEncoder {
             cut_from: Some(n_tokens),
         })
     }
+
+    /// The tokens of a text of white space, or those around every text.
+    pub(crate) fn encode_blank(&self, text: &str) -> Result<Vec<i64>> {
+        match text.is_empty() {
+            true => Ok(self.around.clone()),
+            false => Ok(self.tokenizer.encode(text)?),
+        }
+    }
 }
 
 /// Truncates a text to `limit` tokens and keeps the last of the tokens `around` every text: the

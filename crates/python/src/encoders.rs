@@ -5,6 +5,7 @@ use crate::errors::{of_kind, raised};
 use crate::interruptible::interruptible;
 use crate::texts::{self, Container};
 use cognate::{EmbedOptions, ErrorKind, ModelSource, Pooling};
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyTuple};
 use std::path::PathBuf;
@@ -38,7 +39,7 @@ impl Embedder {
             Some(other) => {
                 return Err(of_kind(
                     ErrorKind::Options,
-                    format_args!("pooling: expected mean, first or pooler, found {other}"),
+                    format_args!("pooling: expected mean, first, cls or pooler, found {other}"),
                 ));
             }
         };
@@ -66,8 +67,10 @@ impl Embedder {
             run(&self.made, texts, |texts, is_wanted| self.inner.embed_while(texts, is_wanted))?;
         let n_texts = vectors.len();
         let bytes: Vec<u8> = vectors.into_iter().flatten().flat_map(f32::to_le_bytes).collect();
+        let missing = |_| PyImportError::new_err("embed returns a NumPy array; install numpy");
         let flat = py
-            .import("numpy")?
+            .import("numpy")
+            .map_err(missing)?
             .call_method1("frombuffer", (PyByteArray::new(py, &bytes), "<f4"))?;
         let matrix = flat.call_method1("reshape", (n_texts, self.inner.width()))?;
         if matches!(container, Container::One) { matrix.get_item(0) } else { Ok(matrix) }

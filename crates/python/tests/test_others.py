@@ -69,7 +69,7 @@ def test_embeddings_are_those_of_the_command(model, command, sentences):
     numpy.testing.assert_allclose(embedder.embed(sentences[0]), found[0], rtol=1e-4, atol=1e-6)
     assert embedder.embed([]).shape == (0, embedder.width)
     numpy.testing.assert_array_equal(pickle.loads(pickle.dumps(embedder)).embed(sentences[:3]), embedder.embed(sentences[:3]))
-    with pytest.raises(cognate.Error, match="pooling: expected mean, first or pooler, found max"):
+    with pytest.raises(cognate.Error, match="pooling: expected mean, first, cls or pooler, found max"):
         cognate.Embedder(model, pooling="max")
     with pytest.raises(cognate.Error, match="a model with a decoder"):
         cognate.Classifier(model)

@@ -95,6 +95,9 @@ pub struct Arguments {
     /// Write the log as JSON Lines
     #[arg(long)]
     pub json_log: bool,
+    /// Whether only warnings and errors are logged.
+    #[arg(skip)]
+    pub quiet: bool,
 }
 
 /// A source and a target language.

@@ -14,8 +14,8 @@ pub(crate) fn name(code: &str) -> String {
     language(code).map_or_else(|| code.to_owned(), |language| language.to_name().to_owned())
 }
 
-/// The most likely of these codes, and a confidence from 0 to 100. `None` if none of the languages
-/// can be recognised.
+/// The most likely of these codes, and a confidence from 0 to 100, which is 0 for a text of another
+/// language. `None` if none of the languages can be recognised.
 pub(crate) fn detect<'c>(text: &str, codes: &'c [String]) -> Option<(&'c str, f64)> {
     let known =
         |code: &'c String| Some((code.as_str(), Lang::from_code(language(code)?.to_639_3())?));
@@ -24,7 +24,9 @@ pub(crate) fn detect<'c>(text: &str, codes: &'c [String]) -> Option<(&'c str, f6
     let detector = Detector::with_allowlist(known.iter().map(|(_, lang)| *lang).collect());
     let Some(info) = detector.detect(text) else { return Some((first, 0.0)) };
     let found = known.iter().find(|(_, lang)| *lang == info.lang()).map_or(first, |(code, _)| code);
-    Some((found, info.confidence() * 100.0))
+    let is_other = whatlang::detect_lang(text)
+        .is_some_and(|lang| known.iter().all(|(_, known)| *known != lang));
+    Some((found, if is_other { 0.0 } else { info.confidence() * 100.0 }))
 }
 
 #[cfg(test)]
@@ -53,6 +55,9 @@ mod tests {
             let (code, confidence) = detect(text, &european).unwrap();
             assert!(code == expected && (1.0..=100.0).contains(&confidence), "{code} {confidence}");
         }
+        let english = codes(&["en"]);
+        assert_eq!(detect("Zwei Hunde spielen mit ihrem Besitzer.", &english), Some(("en", 0.0)));
+        assert_eq!(detect("Two dogs are playing in the snow.", &english), Some(("en", 100.0)));
         // Without letters the first known language, of which nothing speaks.
         assert_eq!(detect("12 + 3", &european), Some(("fra_Latn", 0.0)));
         assert_eq!(detect("Two dogs", &codes(&["tlh", "klingon"])), None);

@@ -149,6 +149,9 @@ impl Graph {
                 );
                 return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message));
             }
+            if values.get(&name).is_some() {
+                return Err(Failure::bad(format_args!("inputs: {name} is given twice")));
+            }
             values.insert(name, value);
         }
         match self.inputs.iter().find(|input| values.get(&input.name).is_none()) {

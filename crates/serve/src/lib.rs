@@ -35,6 +35,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
+use tracing::Level;
 
 /// The state that all requests share.
 struct Server {
@@ -68,8 +69,12 @@ impl Server {
 /// # Errors
 /// If an option is invalid, a model cannot be loaded, or the address cannot be used.
 pub fn run(arguments: &Arguments, started: impl FnOnce(SocketAddr)) -> Result<()> {
-    let log =
-        tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false);
+    let level = if arguments.quiet { Level::WARN } else { Level::INFO };
+    let log = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_target(false)
+        .with_max_level(level);
     // Another subscriber of the process is kept.
     let _ = if arguments.json_log { log.json().try_init() } else { log.try_init() };
     let keys = arguments.keys()?;

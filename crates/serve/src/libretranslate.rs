@@ -34,9 +34,11 @@ async fn fields(
     let body = server.body(request).await?;
     let kind =
         headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let fields = if kind.starts_with("application/x-www-form-urlencoded") {
+    let is_kind =
+        |name: &str| kind.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+    let fields = if is_kind("application/x-www-form-urlencoded") {
         form(&body)?
-    } else if kind.starts_with("multipart/form-data") {
+    } else if is_kind("multipart/form-data") {
         parts(kind, body).await?
     } else {
         serde_json::from_slice(&body)
@@ -95,20 +97,15 @@ fn texts(fields: &Map<String, Value>) -> Result<(Vec<String>, bool), Failure> {
 }
 
 impl Server {
-    /// All source languages.
-    fn sources(&self) -> Vec<String> {
-        let all: BTreeSet<_> = self.models.iter().flat_map(|model| model.sources()).collect();
-        all.into_iter().collect()
-    }
-
-    /// Whether a model translates from or into a language.
-    fn knows(&self, code: &str) -> bool {
-        let is_it = |found: &String| found == code;
-        self.models.iter().any(|model| {
+    /// All languages from or into which a model translates.
+    fn languages(&self) -> Vec<String> {
+        let of_model = |model: &Arc<Model>| {
             let sources = model.sources();
-            sources.iter().any(is_it)
-                || sources.iter().any(|source| model.targets(source).iter().any(is_it))
-        })
+            let targets = sources.iter().flat_map(|source| model.targets(source));
+            targets.collect::<Vec<_>>().into_iter().chain(sources)
+        };
+        let all: BTreeSet<_> = self.models.iter().flat_map(of_model).collect();
+        all.into_iter().collect()
     }
 
     /// The first model that translates between these languages.
@@ -135,8 +132,8 @@ impl Server {
     }
 
     fn detect(&self, text: &str) -> Result<(String, f64), Failure> {
-        let sources = self.sources();
-        let found = detection::detect(text, &sources)
+        let languages = self.languages();
+        let found = detection::detect(text, &languages)
             .map(|(code, confidence)| (code.to_owned(), confidence));
         found.ok_or_else(|| {
             Failure::new(StatusCode::NOT_IMPLEMENTED, "the models' languages cannot be detected")
@@ -172,7 +169,7 @@ pub(crate) async fn translate(
     let source = detected.as_ref().map_or(source, |(code, _)| code);
     let n_texts = texts.len();
     // As LibreTranslate, which translates each language into itself.
-    let by_rank = if source == target && server.knows(target) {
+    let by_rank = if source == target && server.languages().iter().any(|code| code == target) {
         vec![texts]
     } else {
         translations(&server, texts, [source, target], n_alternatives).await?
@@ -214,13 +211,9 @@ async fn translations(
         options.insert("n_best".into(), json!(n_alternatives.saturating_add(1)));
         options.insert("beams".into(), json!(beams.max(n_alternatives.saturating_add(1))));
     }
-    let divided = {
-        let translator = model.translator.clone();
-        let bytes = texts.iter().map(String::len).sum();
-        let divide =
-            move || texts.iter().map(|text| Passage::new(text, &translator)).collect::<Vec<_>>();
-        tokenizing(bytes, divide).await?
-    };
+    let bytes = texts.iter().map(String::len).sum();
+    let divide = move || texts.iter().map(|text| Passage::new(text)).collect::<Vec<_>>();
+    let divided = tokenizing(bytes, divide).await?;
     let lines = divided.iter().flat_map(Passage::lines).collect();
     let found = model.translate(Job { lines, languages, options }).await?;
     let nth = |rank: usize| {
@@ -244,7 +237,7 @@ pub(crate) async fn languages(State(server): State<Arc<Server>>) -> Response {
         targets.insert(code.clone());
         json!({ "code": code, "name": detection::name(&code), "targets": targets })
     };
-    json(StatusCode::OK, &server.sources().into_iter().map(of_code).collect())
+    json(StatusCode::OK, &server.languages().into_iter().map(of_code).collect())
 }
 
 /// `POST /detect`

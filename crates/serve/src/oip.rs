@@ -116,7 +116,14 @@ impl Served {
                 }
                 translated(model, inputs, parameters).await?
             }
-            Self::Graph(graph) => graph.run(inputs).await?,
+            Self::Graph(graph) => {
+                let is_known = |name: &&String| RESERVED.contains(&name.as_str());
+                if let Some(name) = parameters.keys().find(|name| !is_known(name)) {
+                    let message = format_args!("parameters: a graph has none, found {name}");
+                    return Err(Failure::bad(message));
+                }
+                graph.run(inputs).await?
+            }
         };
         let wanted = if wanted.is_empty() { &names } else { wanted };
         Ok(wanted
@@ -292,8 +299,9 @@ async fn translated(
         }
     };
     let (languages, options) = options(parameters)?;
-    let n_best =
-        options.get("n_best").or(options.get("num_return_sequences")).and_then(Value::as_u64);
+    let n_best = ["n_best", "num_return_sequences"]
+        .iter()
+        .find_map(|name| options.get(*name).and_then(Value::as_u64));
     let n_best = n_best.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
     let lines = texts.into_iter().map(|text| Line { text, prefix: None }).collect();
     let found = model.translate(Job { lines, languages, options }).await?;

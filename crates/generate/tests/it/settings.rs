@@ -28,6 +28,7 @@ fn messages() {
     assert_snapshot!(refused("[1]"), @"generation_config.json: expected a JSON object: invalid type: sequence, expected a map at line 1 column 0");
     assert_snapshot!(refused(r#"{"do_sample": "yes"}"#), @r#"generation_config.json: do_sample "yes" is not supported; expected true or false"#);
     assert_snapshot!(refused(r#"{"num_beam_groups": 2}"#), @"generation_config.json: num_beam_groups 2 is not supported; expected the default; leave it out");
+    assert_snapshot!(refused(r#"{"top_h": 0.4}"#), @"generation_config.json: top_h 0.4 is not supported; expected the default; leave it out");
     assert_snapshot!(refused(r#"{"sequence_bias": [[[3], 1.5]]}"#), @"generation_config.json: sequence_bias [[[3],1.5]] is not supported; expected the default; leave it out");
     assert_snapshot!(refused(r#"{"repetition_penalty": 0}"#), @"generation_config.json: repetition_penalty 0 is not supported; expected a number from 1e-30 to 1e30");
     assert_snapshot!(refused(r#"{"repetition_penalty": 1e-40}"#), @"generation_config.json: repetition_penalty 1e-40 is not supported; expected a number from 1e-30 to 1e30");

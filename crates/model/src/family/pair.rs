@@ -22,6 +22,13 @@ pub(super) fn half(object: &Map<String, Value>, name: &str) -> Result<Map<String
     for field in ["architectures", "is_decoder", "add_cross_attention", "is_encoder_decoder"] {
         half.remove(field);
     }
+    // A decoder's class with an encoder of its own saves one that is not built.
+    for size in ["layers", "attention_heads", "ffn_dim"].iter().filter(|_| name == "decoder") {
+        let own = half.get(&format!("decoder_{size}")).cloned();
+        if let (Some(unread), Some(own)) = (half.get_mut(&format!("encoder_{size}")), own) {
+            *unread = own;
+        }
+    }
     for field in TOKENS.into_iter().filter(|_| name == "decoder") {
         half.extend(
             object

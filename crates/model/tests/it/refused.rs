@@ -29,6 +29,21 @@ fn config(field: &str, value: &str) -> String {
     })
 }
 
+/// What a decoder of images says of an encoder is of one that its class does not build.
+#[test]
+fn an_encoder_that_is_not_built_contradicts_nothing() {
+    let (source, folder) = (golden("images/mbart"), tempfile::tempdir().unwrap());
+    fs::copy(source.join("model.safetensors"), folder.path().join("model.safetensors")).unwrap();
+    let mut json: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(source.join("config.json")).unwrap()).unwrap();
+    for (size, value) in [("attention_heads", 7), ("layers", 12), ("ffn_dim", 4096)] {
+        json["decoder"][format!("encoder_{size}")] = value.into();
+    }
+    fs::write(folder.path().join("config.json"), json.to_string()).unwrap();
+    let (found, expected) = (Model::open(folder.path()).unwrap(), Model::open(&source).unwrap());
+    assert_eq!(found.config(), expected.config());
+}
+
 #[test]
 fn configurations() {
     assert_snapshot!(config("d_model", "33"), @"

@@ -246,6 +246,11 @@ impl TranscriptionOptions {
                 return Err(Error::wrong_option(name, format!("expected 1 to 256, found {count}")));
             }
         }
+        if self.voice_detector.is_some() && self.batch == 1 {
+            let message =
+                "finds the pauses between windows of batches; expected a batch of 2 or more";
+            return Err(Error::wrong_option("voice_detector", message));
+        }
         for (name, threshold) in [
             ("compression_ratio_threshold", self.compression_ratio_threshold.flatten()),
             ("logprob_threshold", self.log_probability_threshold),

@@ -242,6 +242,10 @@ fn options_of_a_call_are_those_of_a_model_loaded_with_them() {
     ] {
         assert_eq!(refused(options), message);
     }
+    assert_eq!(
+        refused(json!({ "voice_detector": "no-such-file" })),
+        "voice_detector: finds the pauses between windows of batches; expected a batch of 2 or more"
+    );
     let no_file = refused(json!({ "batch": 2, "voice_detector": "no-such-file" }));
     assert!(no_file.contains("no-such-file"), "{no_file}");
     assert!(refused(json!({ "colour": 1 })).starts_with("unknown field `colour`"));

@@ -100,6 +100,7 @@ fn graphs_take_and_give_tensors() {
             400,
             "inputs: expected input_ids, attention_mask, found x",
         ),
+        (json!([ids, mask, mask]), 400, "inputs: attention_mask is given twice"),
         (
             json!([tensor("input_ids", &[3], json!(IDS)), mask]),
             400,
@@ -146,6 +147,13 @@ fn graphs_take_and_give_tensors() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let with_beams = json!({ "inputs": [ids, mask], "parameters": { "num_beams": 2 } }).to_string();
+    let (status, answer) = client.post(path, "application/json", with_beams.as_bytes());
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(
+        status == 400 && answer.contains("a graph has none, found num_beams"),
+        "{status} {answer}"
+    );
     let (good, mut random) = (json!({ "inputs": [ids, mask] }).to_string(), Random(5));
     for _ in 0..100 {
         let body = random.damage(good.clone().into());

@@ -59,6 +59,12 @@ fn libretranslate() {
         (status, serde_json::from_slice::<Value>(&answer).unwrap()),
         (200, json!({ "translatedText": DOGS[1] }))
     );
+    // Sentence by sentence: the model, trained on single ones, makes one of several.
+    let paragraph = |pair: [&str; 2]| format!("{} {}\n{}", pair[0], pair[1], pair[0]);
+    let found = translate(json!({
+        "q": paragraph([BICYCLE[0], DOGS[0]]), "source": "en", "target": "de"
+    }));
+    assert_eq!(found["translatedText"], paragraph([BICYCLE[1], DOGS[1]]));
     // Each language is translated into itself.
     let same =
         translate(json!({ "q": [DOGS[1], ""], "source": "de", "target": "de", "alternatives": 1 }));
@@ -77,28 +83,31 @@ fn libretranslate() {
     );
     assert_eq!(
         client.get("/languages"),
-        json!([{ "code": "en", "name": "English", "targets": ["de", "en"] }])
+        json!([
+            { "code": "de", "name": "German", "targets": ["de"] },
+            { "code": "en", "name": "English", "targets": ["de", "en"] },
+        ])
     );
     assert_eq!(client.json("/detect", &json!({ "q": "Two dogs" }))[0]["language"], "en");
     assert_eq!(client.get("/health"), json!({ "status": "ok" }));
 }
 
-/// The pair's source is no language that can be told by its letters.
+/// The pair's languages cannot be told by their letters.
 #[test]
 fn languages_that_cannot_be_detected() {
     let model = format!("multi30k={}", bundled_checkpoint().display());
-    let options = ["--model", &model, "--languages", "multi30k=tlh-de"];
+    let options = ["--model", &model, "--languages", "multi30k=tlh-art"];
     let client = Client { address: client::start(&options, &[]).unwrap() };
     let expected = json!({ "error": "the models' languages cannot be detected" });
     for (path, body) in [
         ("/detect", json!({ "q": DOGS[0] })),
-        ("/translate", json!({ "q": DOGS[0], "source": "auto", "target": "de" })),
+        ("/translate", json!({ "q": DOGS[0], "source": "auto", "target": "art" })),
     ] {
         let (status, answer) = client.post(path, "application/json", body.to_string().as_bytes());
         let answer: Value = serde_json::from_slice(&answer).unwrap();
         assert_eq!((status, &answer), (501, &expected), "{path}");
     }
-    let asked = json!({ "q": DOGS[0], "source": "tlh", "target": "de" });
+    let asked = json!({ "q": DOGS[0], "source": "tlh", "target": "art" });
     assert_eq!(client.json("/translate", &asked), json!({ "translatedText": DOGS[1] }));
 }
 

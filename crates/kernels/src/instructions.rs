@@ -50,8 +50,8 @@ impl Instructions {
         given.as_ref().copied().map_err(String::as_str)
     }
 
-    /// Runs `work` without other instructions on this thread, for comparisons. What was packed
-    /// within is to be used within.
+    /// Runs `work` without other instructions on this thread, for comparisons. Weights that were
+    /// packed within are to be used within; elsewhere their products are wrong, or panic.
     pub fn limit<T>(self, work: impl FnOnce() -> T) -> T {
         struct Restored(Option<Instructions>);
         impl Drop for Restored {
@@ -59,14 +59,18 @@ impl Instructions {
                 LIMIT.set(self.0);
             }
         }
-        let _restored = Restored(LIMIT.replace(Some(self)));
+        let _restored = Restored(LIMIT.replace(Some(self.min(Self::most()))));
         work()
+    }
+
+    /// The limit of this thread, else of the process.
+    fn most() -> Self {
+        LIMIT.get().unwrap_or_else(|| Self::of_process().unwrap_or(Self::All))
     }
 
     /// Whether the loops may use these instructions, if the processor has them.
     pub(crate) fn are_allowed(self) -> bool {
-        let limit = LIMIT.get().unwrap_or_else(|| Self::of_process().unwrap_or(Self::All));
-        self <= limit
+        self <= Self::most()
     }
 }
 

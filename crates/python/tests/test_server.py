@@ -170,7 +170,10 @@ def test_libretranslatepy(server):
     client = libretranslate.LibreTranslateAPI(f"http://{server}/")
     assert client.translate(TEXTS[0], "en", "de") == BICYCLE
     assert client.translate(TEXTS[1], "auto", "de") == DOGS
-    assert client.languages() == [{"code": "en", "name": "English", "targets": ["de", "en"]}]
+    assert client.languages() == [
+        {"code": "de", "name": "German", "targets": ["de"]},
+        {"code": "en", "name": "English", "targets": ["de", "en"]},
+    ]
     assert client.detect("Two dogs are playing.")[0]["language"] == "en"
 
 

@@ -42,8 +42,8 @@ pub(crate) struct Options {
     /// model]
     #[arg(long, value_name = "N", value_parser = at_most(1 << 20))]
     max_tokens: Option<NonZeroUsize>,
-    /// Text before each sentence, of which the model makes other vectors [default: the model's
-    /// default prompt, if it has one]
+    /// Text to put before each sentence, such as an instruction [default: the model's default
+    /// prompt, if it has one]
     #[arg(long, value_name = "TEXT", conflicts_with = "prompt_name")]
     prompt: Option<String>,
     /// Name of a prompt of the model, such as query

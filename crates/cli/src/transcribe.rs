@@ -259,9 +259,6 @@ impl Options {
         if let Some(folder) = self.output_dir.as_ref().filter(|folder| !folder.is_dir()) {
             bail!("--output-dir: {}: is not a folder; create it first", folder.display());
         }
-        if self.vad.is_some() && self.batch == NonZeroUsize::MIN {
-            bail!("--vad: finds the pauses between batches of windows; expected --batch 2 or more");
-        }
         if formats.len() > 1 && self.output_dir.is_none() {
             bail!("--format all: writes several files; name their folder with --output-dir");
         }

@@ -43,7 +43,8 @@ impl Instructions {
     pub fn of_process() -> Result<Self, &'static str> {
         static GIVEN: OnceLock<Result<Instructions, String>> = OnceLock::new();
         let given = GIVEN.get_or_init(|| {
-            let Some(value) = env::var_os(Self::VARIABLE) else { return Ok(Self::All) };
+            let value = env::var_os(Self::VARIABLE).filter(|value| !value.is_empty());
+            let Some(value) = value else { return Ok(Self::All) };
             let known = Self::NAMES.iter().find(|(name, _)| value == *name);
             known.map(|(_, set)| *set).ok_or_else(|| value.to_string_lossy().into_owned())
         });

@@ -19,9 +19,9 @@ pub struct EmbedOptions {
     pub normalize: Option<bool>,
     /// The most tokens of a text; longer texts are cut.
     pub max_tokens: Option<usize>,
-    /// What stands before each text.
+    /// The text to put before each text.
     pub prompt: Option<String>,
-    /// The name of a prompt of the folder that stands before each text.
+    /// The name of a prompt of the folder to put before each text.
     pub prompt_name: Option<String>,
     /// The engine.
     pub load: LoadOptions,

@@ -119,7 +119,8 @@ impl Served {
             Self::Graph(graph) => {
                 let is_known = |name: &&String| RESERVED.contains(&name.as_str());
                 if let Some(name) = parameters.keys().find(|name| !is_known(name)) {
-                    let message = format_args!("parameters: a graph has none, found {name}");
+                    let message =
+                        format_args!("parameters: expected none for a graph, found {name}");
                     return Err(Failure::bad(message));
                 }
                 graph.run(inputs).await?

@@ -1,6 +1,6 @@
 //! Products in bfloat16, compared with f64.
 
-use crate::common::{assert_product, numbers};
+use crate::common::{SIZES, assert_product, numbers};
 use cognate_kernels::*;
 
 /// All upper halves, with lower halves that are ties or next to ties.
@@ -16,20 +16,10 @@ fn numbers_are_rounded_to_the_nearest() {
     }
 }
 
-/// Sizes that fill tiles, panels and pairs and sizes that do not, compared with f64, with the
-/// processor's instructions and without.
+/// With the processor's instructions and without.
 #[test]
 fn products_are_those_of_rounded_numbers() {
-    for (n, inputs, outputs) in [
-        (1, 64, 256),
-        (1, 7, 3),
-        (2, 16, 200),
-        (5, 31, 33),
-        (13, 8, 64),
-        (29, 101, 130),
-        (0, 4, 4),
-        (3, 0, 5),
-    ] {
+    for [n, inputs, outputs] in SIZES {
         let (x, mut weights, bias) =
             (numbers(n * inputs, 1), numbers(inputs * outputs, 2), numbers(outputs, 3));
         round_to_bf16(&mut weights);

@@ -7,6 +7,18 @@ pub(crate) fn sets() -> impl Iterator<Item = Instructions> {
     Instructions::NAMES.into_iter().map(|(_, set)| set)
 }
 
+/// Sizes `[n, inputs, outputs]` of products that fill tiles, panels and groups, and that do not.
+pub(crate) const SIZES: [[usize; 3]; 8] = [
+    [1, 64, 256],
+    [1, 7, 3],
+    [2, 16, 200],
+    [5, 31, 33],
+    [13, 8, 64],
+    [29, 101, 130],
+    [0, 4, 4],
+    [3, 0, 5],
+];
+
 /// Numbers between -1 and 1 without a pattern.
 pub(crate) fn numbers(n: usize, seed: usize) -> Vec<f32> {
     (0..n).map(|index| ((index * 7_919 + seed * 104_729) % 2_003) as f32 / 1_001.5 - 1.0).collect()

@@ -1,27 +1,14 @@
 //! Products with packed weights, compared with f64.
 
-use crate::common::{assert_product, numbers, sets};
+use crate::common::{SIZES, assert_product, numbers, sets};
 use cognate_kernels::{Serial, Weights, reads_halves};
 use half::f16;
 
-/// Sizes that fill tiles and panels and sizes that do not, compared with f64 and with the same
-/// loops without vectors.
 #[test]
 fn products_are_as_in_f64_and_as_without_vectors() {
-    for (n, inputs, outputs) in [
-        (1, 64, 256),
-        (1, 7, 3),
-        (2, 16, 200),
-        (5, 31, 33),
-        (13, 8, 64),
-        (29, 100, 130),
-        (0, 4, 4),
-        (3, 0, 5),
-        // By tiles, if the processor has them; the second with weights of half precision.
-        (141, 300, 77),
-        (150, 150, 33),
-        (2_100, 128, 3),
-    ] {
+    // By tiles, if the processor has them; the second with weights of half precision.
+    let large = [[141, 300, 77], [150, 150, 33], [2_100, 128, 3]];
+    for [n, inputs, outputs] in SIZES.into_iter().chain(large) {
         let (x, mut weights, bias) =
             (numbers(n * inputs, 1), numbers(inputs * outputs, 2), numbers(outputs, 3));
         if n == 150 {
@@ -70,9 +57,7 @@ fn a_row_is_the_same_in_every_batch() {
 /// not: in half precision and in f32, with the same bits.
 #[test]
 fn weights_in_half_precision_have_the_same_products() {
-    for (n, inputs, outputs) in
-        [(1, 64, 256), (1, 7, 3), (2, 16, 200), (5, 31, 33), (29, 100, 130), (3, 0, 5)]
-    {
+    for [n, inputs, outputs] in SIZES {
         let x = numbers(n * inputs, 1);
         let mut weights = numbers(inputs * (outputs + 1), 2);
         for (index, weight) in weights[..inputs * outputs].iter_mut().enumerate() {

@@ -22,7 +22,7 @@ pub(super) fn half(object: &Map<String, Value>, name: &str) -> Result<Map<String
     for field in ["architectures", "is_decoder", "add_cross_attention", "is_encoder_decoder"] {
         half.remove(field);
     }
-    // A decoder's class with an encoder of its own saves one that is not built.
+    // The configuration of a decoder such as BART's also describes an encoder, which is not built.
     for size in ["layers", "attention_heads", "ffn_dim"].iter().filter(|_| name == "decoder") {
         let own = half.get(&format!("decoder_{size}")).cloned();
         if let (Some(unread), Some(own)) = (half.get_mut(&format!("encoder_{size}")), own) {

@@ -247,9 +247,8 @@ impl TranscriptionOptions {
             }
         }
         if self.voice_detector.is_some() && self.batch == 1 {
-            let message =
-                "finds the pauses between windows of batches; expected a batch of 2 or more";
-            return Err(Error::wrong_option("voice_detector", message));
+            let message = "is used only for batches of windows; expected a batch of 2 or more";
+            return Err(Error::wrong_option("vad", message));
         }
         for (name, threshold) in [
             ("compression_ratio_threshold", self.compression_ratio_threshold.flatten()),

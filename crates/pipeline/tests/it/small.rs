@@ -244,7 +244,7 @@ fn options_of_a_call_are_those_of_a_model_loaded_with_them() {
     }
     assert_eq!(
         refused(json!({ "voice_detector": "no-such-file" })),
-        "voice_detector: finds the pauses between windows of batches; expected a batch of 2 or more"
+        "vad: is used only for batches of windows; expected a batch of 2 or more"
     );
     let no_file = refused(json!({ "batch": 2, "voice_detector": "no-such-file" }));
     assert!(no_file.contains("no-such-file"), "{no_file}");

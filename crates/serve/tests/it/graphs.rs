@@ -151,7 +151,7 @@ fn graphs_take_and_give_tensors() {
     let (status, answer) = client.post(path, "application/json", with_beams.as_bytes());
     let answer = String::from_utf8_lossy(&answer);
     assert!(
-        status == 400 && answer.contains("a graph has none, found num_beams"),
+        status == 400 && answer.contains("expected none for a graph, found num_beams"),
         "{status} {answer}"
     );
     let (good, mut random) = (json!({ "inputs": [ids, mask] }).to_string(), Random(5));

@@ -34,6 +34,8 @@ pub struct AudioReader {
     duration: Option<Duration>,
     /// Whether the container declares no end.
     is_endless: bool,
+    /// From this time of its packets on, an MP3 file has more samples than its header declares.
+    undeclared: Option<i64>,
     interleaved: Vec<f32>,
     mono: Vec<f32>,
     n_samples: u64,
@@ -134,8 +136,17 @@ impl AudioReader {
             .ok_or_else(|| Error::new(ErrorKind::Format, &place, "the file has no audio track"))?;
         let codec =
             Codec::new(track).map_err(|message| Error::new(ErrorKind::Codec, &place, message))?;
-        let is_endless = format.format_info().short_name == "wave" && is_endless(track);
-        let declared = track.duration.zip(track.time_base).filter(|_| !is_endless);
+        let whole = format.media_info();
+        let declared =
+            track.duration.zip(track.time_base).or_else(|| whole.duration.zip(whole.time_base));
+        let (is_endless, undeclared) = match format.format_info().short_name {
+            "wave" => (is_endless(track), None),
+            // Recorded live.
+            "matroska" => (declared.is_none(), None),
+            "mp3" => (false, Some(undeclared(track))),
+            _ => (false, None),
+        };
+        let declared = declared.filter(|_| !is_endless);
         let duration = declared.and_then(|(duration, base)| {
             let time = base.calc_time(i64::try_from(duration.get()).ok()?.into())?;
             Duration::try_from_secs_f64(time.as_secs_f64()).ok()
@@ -147,6 +158,7 @@ impl AudioReader {
             resampler: None,
             duration,
             is_endless,
+            undeclared,
             interleaved: Vec::new(),
             mono: Vec::new(),
             n_samples: 0,
@@ -180,7 +192,10 @@ impl AudioReader {
         let mut out = Vec::new();
         while out.is_empty() && !self.is_finished {
             match self.format.next_packet() {
-                Ok(Some(packet)) if packet.track_id == self.track => {
+                Ok(Some(mut packet)) if packet.track_id == self.track => {
+                    if self.undeclared.is_some_and(|from| packet.pts.get() >= from) {
+                        packet.trim_end = symphonia::core::units::Duration::ZERO;
+                    }
                     match self.codec.decode(&packet, &mut self.interleaved) {
                         Ok(decoded) => self.push(decoded.rate, decoded.n_channels, &mut out)?,
                         Err(SymphoniaError::DecodeError(_) | SymphoniaError::IoError(_)) => {
@@ -268,8 +283,8 @@ impl AudioReader {
         resampler.finish(out);
         // Containers round durations: less than a tenth of a second is not missing.
         let found = self.n_samples as f64 / f64::from(*rate);
-        self.damage.is_truncated |=
-            self.duration.is_some_and(|duration| duration.as_secs_f64() - found > 0.1);
+        self.damage.is_truncated |= self.undeclared != Some(0)
+            && self.duration.is_some_and(|duration| duration.as_secs_f64() - found > 0.1);
         Ok(())
     }
 
@@ -308,4 +323,16 @@ fn is_endless(track: &Track) -> bool {
     // Frames are whole, and a header of up to a page comes before them.
     let least = u64::from(u32::MAX) - frame - 4096;
     track.duration.is_none_or(|duration| duration.get().saturating_mul(frame) >= least)
+}
+
+/// Where an MP3 file's samples and padding end by its header. Frames that follow are another file's,
+/// appended to it. Without a header the number of samples is a guess from the first bit rate, and
+/// the result 0.
+fn undeclared(track: &Track) -> i64 {
+    match (track.num_frames, track.padding) {
+        (Some(samples), Some(padding)) => {
+            i64::try_from(samples.saturating_add(padding.into())).unwrap_or(i64::MAX)
+        }
+        _ => 0,
+    }
 }

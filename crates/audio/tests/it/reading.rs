@@ -1,7 +1,7 @@
 //! Every container and codec, rates, channels and streams.
 
 use crate::{clip, samples, signal_to_noise};
-use cognate_audio::AudioReader;
+use cognate_audio::{AudioReader, Damage};
 use std::f64::consts::TAU;
 use std::io::Cursor;
 
@@ -139,4 +139,63 @@ fn truncated_files_are_read_up_to_their_end() {
         assert!(n_samples.abs_diff(expected) < 4_000, "{kept} bytes: {n_samples} samples");
         assert!(reader.damage().is_truncated, "{kept} bytes");
     }
+}
+
+/// Files are appended to one another to insert announcements: the first one's header, which gives a
+/// number of samples, is not the end.
+#[test]
+fn appended_mp3_files_are_read_whole() {
+    let bytes = std::fs::read(clip("clip.mp3")).unwrap();
+    let one = samples("clip.mp3");
+    let mut reader = AudioReader::from_bytes("memory", bytes.repeat(2)).unwrap();
+    let mut found = Vec::new();
+    while let Some(block) = reader.next_block().unwrap() {
+        found.extend(block);
+    }
+    assert_eq!(found[..one.len()], one);
+    // The second one's header, which gives the encoder's delay and padding, is not read.
+    let second = &found[one.len()..];
+    assert!(second.len() > one.len() && second.len() < one.len() + 4_096, "{}", second.len());
+    let delay = second.len() - one.len();
+    let ratios = (0..delay).map(|delay| signal_to_noise(&one, &second[delay..]));
+    assert!(ratios.fold(0.0, f64::max) > 60.0);
+    assert_eq!(reader.damage(), Damage::default());
+}
+
+/// Without its header the number of samples of an MP3 file is a guess: here half too many.
+#[test]
+fn guessed_ends_are_none() {
+    let bytes = std::fs::read(clip("clip.mp3")).unwrap();
+    let header = bytes.windows(4).position(|four| four == b"Info").unwrap();
+    let first = bytes[header..].windows(2).position(|two| two == [0xff, 0xf3]).unwrap();
+    let bare = [&bytes[header + first..], &vec![0; bytes.len() / 2]].concat();
+    let mut reader = AudioReader::from_bytes("memory", bare).unwrap();
+    let mut n_samples = 0;
+    while let Some(block) = reader.next_block().unwrap() {
+        n_samples += block.len();
+    }
+    assert!(n_samples.abs_diff(32_000) < 4_096, "{n_samples} samples");
+    assert_eq!(reader.damage(), Damage::default());
+}
+
+/// What a browser records has no duration, and its parts no end.
+#[test]
+fn live_webm_files_are_whole() {
+    let mut bytes = std::fs::read(clip("clip.webm")).unwrap();
+    // Duration, of 8 bytes, becomes Void; the size of the segment is not known.
+    let duration = bytes.windows(3).position(|id| id == [0x44, 0x89, 0x88]).unwrap();
+    bytes[duration..duration + 2].copy_from_slice(&[0xec, 0x89]);
+    let segment = bytes.windows(4).position(|id| id == [0x18, 0x53, 0x80, 0x67]).unwrap() + 4;
+    assert_eq!(bytes[segment], 1, "eight bytes of size");
+    bytes[segment + 1..segment + 8].fill(0xff);
+    let cluster = bytes.windows(4).position(|id| id == [0x1f, 0x43, 0xb6, 0x75]).unwrap() + 4;
+    bytes[cluster..cluster + 2].copy_from_slice(&[0x7f, 0xff]);
+    let mut reader = AudioReader::from_bytes("memory", bytes).unwrap();
+    assert_eq!(reader.duration(), None);
+    let mut found = Vec::new();
+    while let Some(block) = reader.next_block().unwrap() {
+        found.extend(block);
+    }
+    assert_eq!(found, samples("clip.webm"));
+    assert_eq!(reader.damage(), Damage::default());
 }

@@ -1,6 +1,7 @@
 //! `cognate serve`: a server that translates.
 
-use crate::messages;
+use crate::{messages, signals};
+use cognate_serve::ErrorKind;
 use std::process::ExitCode;
 
 /// Serve models: LibreTranslate's API, and the Open Inference Protocol of Triton and KServe
@@ -8,7 +9,7 @@ use std::process::ExitCode;
 /// Sentences of all requests share batches. POST /translate and GET /languages are
 /// LibreTranslate's; /v2 is the Open Inference Protocol, with generate and generate_stream;
 /// /metrics is for Prometheus, /openapi.json lists all paths. SIGTERM and Ctrl-C end the server
-/// after the requests that have begun.
+/// after the requests that have begun, the second time at once.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -26,6 +27,11 @@ Examples:
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let arguments =
         cognate_serve::Arguments { quiet: messages::is_quiet(), ..options.arguments.clone() };
-    cognate_serve::run(&arguments, |_| {})?;
-    Ok(ExitCode::SUCCESS)
+    match cognate_serve::run(&arguments, |_| {}) {
+        Err(error) if error.kind() == ErrorKind::Interrupted => {
+            messages::warning(error);
+            signals::end()
+        }
+        served => Ok(served.map(|()| ExitCode::SUCCESS)?),
+    }
 }

@@ -14,7 +14,7 @@ const INTERRUPTED: i32 = 130;
 /// # Errors
 /// If the system refuses the handler.
 pub(crate) fn end_cleanly() -> Result<()> {
-    match ctrlc::try_set_handler(end) {
+    match ctrlc::try_set_handler(|| end()) {
         Ok(()) | Err(Error::MultipleHandlers) => Ok(()),
         Err(error) => Err(error).context("cannot watch for Ctrl-C"),
     }
@@ -32,7 +32,7 @@ pub(crate) fn wait_if_ending() {
 }
 
 /// Removes partial files and ends the process.
-pub(crate) fn end() {
+pub(crate) fn end() -> ! {
     IS_ENDING.store(true, Ordering::SeqCst);
     cognate_export::abandon();
     #[cfg(unix)]

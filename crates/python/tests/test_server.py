@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 
 import numpy
@@ -22,30 +23,36 @@ DOGS = "Zwei Hunde spielen im Schnee."
 TEXTS = ["A man is riding a bicycle.", "Two dogs are playing in the snow."]
 
 
-@pytest.fixture(scope="module")
-def server(model, speech_model, tmp_path_factory):
+def start(*options):
+    """Starts a server: its process, its address, its log, and the thread that reads it."""
     program = os.environ.get("COGNATE_COMMAND")
     if not program:
         pytest.skip("COGNATE_COMMAND does not name the command")
-    export = tmp_path_factory.mktemp("export") / "out"
-    cognate.export(model, export)
-    models = ["--model", f"multi30k={model}", "--model", f"whisper-1={speech_model}"]
-    for part in ["encoder", "decoder"]:
-        models += ["--model", f"{part}={export / part}.onnx"]
-    # The texts of the small speech model depend on roundings.
-    arguments = ["serve", *models, "--engine", "tract", "--languages", "multi30k=en-de", "--listen", "127.0.0.1:0", "--json-log"]
-    process = subprocess.Popen([program, *arguments], stderr=subprocess.PIPE, encoding="utf-8")
+    arguments = [program, "serve", *options, "--listen", "127.0.0.1:0", "--json-log"]
+    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, encoding="utf-8")
     log = []
     for line in process.stderr:
         log.append(line)
-        found = re.search(r'"address":"127\.0\.0\.1:(\d+)"', line)
+        found = re.search(r'"address":"(127\.0\.0\.1:\d+)"', line)
         if found:
             break
     else:
         pytest.fail("the server did not start: " + "".join(log))
     drain = threading.Thread(target=lambda: log.extend(process.stderr), daemon=True)
     drain.start()
-    yield f"127.0.0.1:{found[1]}"
+    return process, found[1], log, drain
+
+
+@pytest.fixture(scope="module")
+def server(model, speech_model, tmp_path_factory):
+    export = tmp_path_factory.mktemp("export") / "out"
+    cognate.export(model, export)
+    models = ["--model", f"multi30k={model}", "--model", f"whisper-1={speech_model}"]
+    for part in ["encoder", "decoder"]:
+        models += ["--model", f"{part}={export / part}.onnx"]
+    # The texts of the small speech model depend on roundings.
+    process, address, log, drain = start(*models, "--engine", "tract", "--languages", "multi30k=en-de")
+    yield address
     if sys.platform == "win32":
         process.kill()
         return
@@ -54,7 +61,7 @@ def server(model, speech_model, tmp_path_factory):
 
     def ask():
         body = json.dumps({"q": TEXTS * 200, "source": "en", "target": "de"}).encode()
-        request = urllib.request.Request(f"http://127.0.0.1:{found[1]}/translate", body, {"Content-Type": "application/json"})
+        request = urllib.request.Request(f"http://{address}/translate", body, {"Content-Type": "application/json"})
         answers.extend(json.load(urllib.request.urlopen(request, timeout=60))["translatedText"])
 
     asking = threading.Thread(target=ask)
@@ -66,6 +73,35 @@ def server(model, speech_model, tmp_path_factory):
     drain.join()
     assert answers == [BICYCLE, DOGS] * 200
     assert all(json.loads(line) for line in log) and '"message":"stopping"' in "".join(log)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_streams_are_logged_at_their_end_and_a_second_signal_is_obeyed_at_once(model):
+    process, address, log, drain = start("--model", f"multi30k={model}")
+    url = f"http://{address}/v2/models/multi30k/generate_stream"
+
+    def ask(min_new_tokens):
+        asked = {"text_input": TEXTS[0], "min_new_tokens": min_new_tokens, "max_new_tokens": 250}
+        return urllib.request.urlopen(urllib.request.Request(url, json.dumps(asked).encode()), timeout=60)
+
+    began = time.monotonic()
+    with ask(249) as response:
+        response.readline()
+        first = time.monotonic() - began
+        response.read()
+    # Requests that keep the server busy, and whose answers nobody reads.
+    waiting = [ask(249) for _ in range(64)]
+    process.send_signal(signal.SIGTERM)
+    while not any('"message":"stopping"' in line for line in log):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 130
+    drain.join()
+    entry = next(json.loads(line)["fields"] for line in log if '"message":"request"' in line)
+    assert entry["milliseconds"] > 1000 * first, (entry, first)
+    assert "terminated again" in log[-1]
+    for response in waiting:
+        response.close()
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])

@@ -113,13 +113,29 @@ impl std::str::FromStr for Pair {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once('-') {
-            Some((source, target)) if !source.is_empty() && !target.is_empty() => {
-                Ok(Self { source: source.into(), target: target.into() })
+        let divided: Vec<_> = text
+            .match_indices('-')
+            .map(|(index, _)| (&text[..index], &text[index + 1..]))
+            .filter(|(source, target)| !source.is_empty() && !target.is_empty())
+            .collect();
+        // Of pt-BR-en, BR-en is no language.
+        let of_languages =
+            || divided.iter().filter(|(source, target)| is_language(source) && is_language(target));
+        match (divided.as_slice(), of_languages().collect::<Vec<_>>().as_slice()) {
+            ([(source, target)], _) | (_, [(source, target)]) => {
+                Ok(Self { source: (*source).into(), target: (*target).into() })
             }
-            _ => Err(format!("expected SOURCE-TARGET, found {text}")),
+            _ => Err(format!(
+                "expected SOURCE-TARGET, regions in capitals, such as pt-BR-en; found {text}"
+            )),
         }
     }
+}
+
+/// Whether a tag of BCP 47 begins with a language: two or three small letters.
+fn is_language(tag: &str) -> bool {
+    let language = tag.split(['-', '_']).next().unwrap_or_default();
+    matches!(language.len(), 2 | 3) && language.bytes().all(|byte| byte.is_ascii_lowercase())
 }
 
 fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
@@ -159,7 +175,35 @@ fn regular(file: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
+/// An error if one of these names is given twice.
+fn check_given_once<T>(option: &str, named: &[(String, T)]) -> Result<(), Error> {
+    let is_given = |(index, (name, _)): &(usize, &(String, T))| {
+        named[..*index].iter().any(|(other, _)| other == name)
+    };
+    match named.iter().enumerate().find(is_given) {
+        Some((_, (name, _))) => Err(Error::new(
+            ErrorKind::Options,
+            format_args!("{option}: the name {name} is given twice"),
+        )),
+        None => Ok(()),
+    }
+}
+
 impl Arguments {
+    /// Checks the names of `--model` and `--languages`.
+    pub(crate) fn check_names(&self) -> Result<(), Error> {
+        check_given_once("--model", &self.models)?;
+        check_given_once("--languages", &self.languages)?;
+        let is_model = |name: &String| self.models.iter().any(|(model, _)| model == name);
+        match self.languages.iter().find(|(name, _)| !is_model(name)) {
+            Some((name, _)) => Err(Error::new(
+                ErrorKind::Options,
+                format_args!("--languages: expected the name of a --model, found {name}"),
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// The API keys; none if all requests are allowed.
     pub(crate) fn keys(&self) -> Result<Vec<String>, Error> {
         let Some(file) = &self.api_keys else { return Ok(Vec::new()) };

@@ -22,6 +22,8 @@ pub enum ErrorKind {
     Model,
     /// The address cannot be used.
     Network,
+    /// The process was terminated twice; the second time ends running requests.
+    Interrupted,
 }
 
 /// The result type of this crate.

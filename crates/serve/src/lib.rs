@@ -27,11 +27,13 @@ pub use arguments::{Arguments, Pair};
 pub use error::{Error, ErrorKind, Result};
 
 use crate::graphs::Graph;
+use crate::listening::Address;
 use crate::metrics::Metrics;
 use crate::models::Model;
 use crate::speech::SpeechModel;
 use cognate::{ModelSource, Transcriber};
 use std::net::SocketAddr;
+use std::path::Display;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -64,10 +66,12 @@ impl Server {
 }
 
 /// Loads the models and serves until the process receives SIGINT or SIGTERM; running requests are
-/// completed first. `started` is called with the address when the server listens.
+/// completed first, unless it receives another. `started` is called with the address when the server
+/// listens.
 ///
 /// # Errors
-/// If an option is invalid, a model cannot be loaded, or the address cannot be used.
+/// If an option is invalid, a model cannot be loaded, the address cannot be used, or a second signal
+/// ended running requests.
 pub fn run(arguments: &Arguments, started: impl FnOnce(SocketAddr)) -> Result<()> {
     let level = if arguments.quiet { Level::WARN } else { Level::INFO };
     let log = tracing_subscriber::fmt()
@@ -78,64 +82,73 @@ pub fn run(arguments: &Arguments, started: impl FnOnce(SocketAddr)) -> Result<()
     // Another subscriber of the process is kept.
     let _ = if arguments.json_log { log.json().try_init() } else { log.try_init() };
     let keys = arguments.keys()?;
-    let metrics = Arc::new(Metrics::new());
-    let (mut models, mut speech, mut graphs) = (Vec::new(), Vec::new(), Vec::new());
-    for (index, (name, folder)) in arguments.models.iter().enumerate() {
-        if arguments.models[..index].iter().any(|(other, _)| other == name) {
-            return Err(Error::new(
-                ErrorKind::Options,
-                format_args!("--model: the name {name} is given twice"),
-            ));
-        }
-        let wrong =
-            |error: cognate::Error| Error::new(ErrorKind::Model, format_args!("{name}: {error}"));
-        let source = ModelSource::find(folder).map_err(|error| wrong(error.into()))?;
-        let (engine, notices) = if let (ModelSource::File(file), None) =
-            (&source, source.search_graph())
-        {
-            let graph = Graph::load(name, file, arguments, &metrics)?;
-            let engine = graph.engine.clone();
-            graphs.push(Arc::new(graph));
-            (engine, Vec::new())
-        } else if Transcriber::can_load(&source).map_err(wrong)? {
-            let model = SpeechModel::load(name, source, arguments, &metrics)?;
-            let about =
-                (model.transcriber.engine().to_owned(), model.transcriber.notices().to_vec());
-            speech.push(Arc::new(model));
-            about
-        } else {
-            let model = Model::load(name, source, arguments, &metrics)?;
-            let about = (model.translator.engine().to_owned(), model.translator.notices().to_vec());
-            models.push(Arc::new(model));
-            about
-        };
-        tracing::info!(model = %name, folder = %folder.display(), engine, "loaded");
-        notices.iter().for_each(|notice| tracing::warn!(model = %name, "{notice}"));
-    }
-    for (index, (name, _)) in arguments.languages.iter().enumerate() {
-        if arguments.languages[..index].iter().any(|(other, _)| other == name) {
-            return Err(Error::new(
-                ErrorKind::Options,
-                format_args!("--languages: the name {name} is given twice"),
-            ));
-        }
-        if !models.iter().any(|model| model.name == *name) {
-            return Err(Error::new(
-                ErrorKind::Options,
-                format_args!("--languages: expected the name of a --model of text, found {name}"),
-            ));
-        }
-    }
-    let server = Arc::new(Server {
-        models,
-        speech,
-        graphs,
-        keys,
-        max_body: arguments.max_body,
-        client_timeout: arguments.client_timeout,
-        audio_room: Arc::new(Semaphore::new(listening::permits(arguments.max_audio_requests))),
-        audio_timeout: arguments.audio_timeout,
-        metrics,
+    let cors = routes::cors(&arguments.cors)?;
+    arguments.check_names()?;
+    let sources = arguments.models.iter().map(|(name, folder)| {
+        let source = ModelSource::find(folder).map_err(|error| unloadable(name, error.into()))?;
+        Ok((name.as_str(), folder.display(), source))
     });
-    listening::serve(arguments, routes::routes(&server, arguments)?, started)
+    let sources = sources.collect::<Result<Vec<_>>>()?;
+    let address = Address::take(arguments.listen)?;
+    let server = Arc::new(Server::load(sources, arguments, keys)?);
+    address.serve(arguments, routes::routes(&server, arguments, cors), started)
+}
+
+fn unloadable(name: &str, error: cognate::Error) -> Error {
+    Error::new(ErrorKind::Model, format_args!("{name}: {error}"))
+}
+
+impl Server {
+    fn load(
+        sources: Vec<(&str, Display<'_>, ModelSource)>,
+        arguments: &Arguments,
+        keys: Vec<String>,
+    ) -> Result<Self> {
+        let metrics = Arc::new(Metrics::new());
+        let (mut models, mut speech, mut graphs) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, folder, source) in sources {
+            let (engine, notices) = if let (ModelSource::File(file), None) =
+                (&source, source.search_graph())
+            {
+                let graph = Graph::load(name, file, arguments, &metrics)?;
+                let engine = graph.engine.clone();
+                graphs.push(Arc::new(graph));
+                (engine, Vec::new())
+            } else if Transcriber::can_load(&source).map_err(|error| unloadable(name, error))? {
+                let model = SpeechModel::load(name, source, arguments, &metrics)?;
+                let about =
+                    (model.transcriber.engine().to_owned(), model.transcriber.notices().to_vec());
+                speech.push(Arc::new(model));
+                about
+            } else {
+                let model = Model::load(name, source, arguments, &metrics)?;
+                let about =
+                    (model.translator.engine().to_owned(), model.translator.notices().to_vec());
+                models.push(Arc::new(model));
+                about
+            };
+            tracing::info!(model = %name, %folder, engine, "loaded");
+            notices.iter().for_each(|notice| tracing::warn!(model = %name, "{notice}"));
+        }
+        let is_text = |name: &String| models.iter().any(|model| model.name == *name);
+        match arguments.languages.iter().find(|(name, _)| !is_text(name)) {
+            Some((name, _)) => Err(Error::new(
+                ErrorKind::Options,
+                format_args!("--languages: expected a model of text, found {name}"),
+            )),
+            None => Ok(Self {
+                models,
+                speech,
+                graphs,
+                keys,
+                max_body: arguments.max_body,
+                client_timeout: arguments.client_timeout,
+                audio_room: Arc::new(Semaphore::new(listening::permits(
+                    arguments.max_audio_requests,
+                ))),
+                audio_timeout: arguments.audio_timeout,
+                metrics,
+            }),
+        }
+    }
 }

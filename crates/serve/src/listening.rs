@@ -8,46 +8,83 @@ use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
-use std::future::Future;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::Runtime;
+#[cfg(unix)]
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 
 /// Pause after an error of the system, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Maximum number of concurrent requests on a connection of HTTP/2.
 const STREAMS: u32 = 256;
+/// Maximum number of connections that wait to be accepted: as many as the system allows.
+const BACKLOG: u32 = 65_535;
 
-/// Serves until the process is terminated.
-pub(crate) fn serve(
-    arguments: &Arguments,
-    routes: Router,
-    started: impl FnOnce(SocketAddr),
-) -> Result<()> {
-    let network = |error: std::io::Error| {
-        Error::new(ErrorKind::Network, format_args!("{}: {error}", arguments.listen))
-    };
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(network)?;
-    if let Some(files) = allow_open_files()
-        && files < arguments.max_connections.get() as u64
-    {
-        tracing::warn!(
-            "the system allows {files} open files, and so fewer connections than --max-connections"
-        );
+/// The address of a server that does not listen yet: clients are refused.
+pub(crate) struct Address {
+    runtime: Runtime,
+    socket: TcpSocket,
+    address: SocketAddr,
+}
+
+impl Address {
+    /// # Errors
+    /// If the address cannot be used.
+    pub(crate) fn take(address: SocketAddr) -> Result<Self> {
+        let take = || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            let socket = {
+                let _entered = runtime.enter();
+                if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?
+            };
+            // Connections of a server that has ended keep the address for minutes.
+            #[cfg(unix)]
+            socket.set_reuseaddr(true)?;
+            socket.bind(address)?;
+            Ok(Self { runtime, socket, address })
+        };
+        take().map_err(|error| unusable(address, &error))
     }
-    runtime.block_on(async {
-        let listener = TcpListener::bind(arguments.listen).await.map_err(network)?;
-        let address = listener.local_addr().map_err(network)?;
-        tracing::info!(%address, "listening");
-        started(address);
-        let asked_to_end = asked_to_end().map_err(network)?;
-        accept(listener, (routes, arguments), asked_to_end).await;
-        Ok(())
-    })
+
+    /// Serves until the process is terminated.
+    ///
+    /// # Errors
+    /// If the address cannot be used, or the process is terminated twice.
+    pub(crate) fn serve(
+        self,
+        arguments: &Arguments,
+        routes: Router,
+        started: impl FnOnce(SocketAddr),
+    ) -> Result<()> {
+        let Self { runtime, socket, address } = self;
+        if let Some(files) = allow_open_files()
+            && files < arguments.max_connections.get() as u64
+        {
+            tracing::warn!(
+                "the system allows {files} open files, and so fewer connections than --max-connections"
+            );
+        }
+        let network = |error: std::io::Error| unusable(address, &error);
+        let served = runtime.block_on(async {
+            let listener = socket.listen(BACKLOG).map_err(network)?;
+            let address = listener.local_addr().map_err(network)?;
+            tracing::info!(%address, "listening");
+            started(address);
+            accept(listener, (routes, arguments), Terminations::new().map_err(network)?).await
+        });
+        // Work of requests that have not been answered in time.
+        runtime.shutdown_background();
+        served
+    }
+}
+
+fn unusable(address: SocketAddr, error: &std::io::Error) -> Error {
+    Error::new(ErrorKind::Network, format_args!("{address}: {error}"))
 }
 
 /// Raises the limit of open files, and so of connections, to the maximum of the system; returns it,
@@ -73,8 +110,8 @@ pub(crate) fn permits(count: NonZeroUsize) -> usize {
 async fn accept(
     listener: TcpListener,
     (routes, arguments): (Router, &Arguments),
-    asked_to_end: impl Future<Output = ()>,
-) {
+    mut terminations: Terminations,
+) -> Result<()> {
     let room = Arc::new(Semaphore::new(permits(arguments.max_connections)));
     // Each connection has a receiver until it ends.
     let (stop, stopped) = watch::channel(());
@@ -83,14 +120,13 @@ async fn accept(
         age: arguments.max_connection_age,
         request: arguments.timeout.max(arguments.audio_timeout),
     };
-    let mut asked_to_end = std::pin::pin!(asked_to_end);
     loop {
         let next = async {
             let permit = room.clone().acquire_owned().await;
             (listener.accept().await, permit)
         };
         let (stream, permit) = tokio::select! {
-            () = &mut asked_to_end => break,
+            () = terminations.next() => break,
             (Ok((stream, _)), permit) = next => (stream, permit),
             else => {
                 tokio::time::sleep(PAUSE).await;
@@ -108,7 +144,13 @@ async fn accept(
     drop((listener, stopped));
     tracing::info!("stopping");
     let _ = stop.send(());
-    let _ = tokio::time::timeout(limits.request, stop.closed()).await;
+    tokio::select! {
+        _ = tokio::time::timeout(limits.request, stop.closed()) => Ok(()),
+        () = terminations.next() => Err(Error::new(
+            ErrorKind::Interrupted,
+            format_args!("terminated again, with {} open connections", stop.receiver_count()),
+        )),
+    }
 }
 
 /// The limits of time of a connection.
@@ -165,17 +207,31 @@ impl Limits {
     }
 }
 
-/// Completes when the process is terminated.
-fn asked_to_end() -> std::io::Result<impl Future<Output = ()>> {
+/// Signals that terminate the process.
+struct Terminations {
     #[cfg(unix)]
-    let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    Ok(async move {
+    signals: [Signal; 2],
+}
+
+impl Terminations {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            #[cfg(unix)]
+            signals: [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?],
+        })
+    }
+
+    /// Completes at the next signal.
+    async fn next(&mut self) {
         #[cfg(unix)]
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = terminated.recv() => {}
+        {
+            let [interrupt, terminate] = &mut self.signals;
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
         }
         #[cfg(not(unix))]
         let _ = tokio::signal::ctrl_c().await;
-    })
+    }
 }

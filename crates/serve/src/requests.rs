@@ -5,10 +5,10 @@ use crate::compression::decompressed;
 use crate::error::Failure;
 use axum::body::{Body, Bytes};
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
-use http_body_util::LengthLimitError;
+use http_body_util::{BodyExt, LengthLimitError};
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -72,7 +72,8 @@ fn is_equal(key: &[u8], found: &[u8]) -> bool {
         && key.iter().zip(found).fold(0, |differs, (one, other)| differs | (one ^ other)) == 0
 }
 
-/// Gives each request an id, counts it and writes it to the log.
+/// Gives each request an id, counts it and writes it to the log when its response ends, streams
+/// included.
 pub(crate) async fn observe(
     State(server): State<Arc<Server>>,
     mut request: Request<Body>,
@@ -92,11 +93,36 @@ pub(crate) async fn observe(
         .map_or_else(|| "other".to_owned(), |path| path.as_str().to_owned());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     request.headers_mut().insert(REQUEST_ID, id.clone());
+    let mut entry = LogEntry { began, id: id.clone(), method, path, status: CLIENT_CLOSED };
     let mut response = next.run(request).await;
-    let status = response.status().as_u16();
-    server.metrics.request(&route, status);
-    let milliseconds = began.elapsed().as_secs_f64() * 1e3;
-    tracing::info!(id = id.to_str().unwrap_or_default(), %method, path, status, milliseconds, "request");
+    entry.status = response.status().as_u16();
+    server.metrics.request(&route, entry.status);
     response.headers_mut().insert(REQUEST_ID, id);
-    response
+    response.map(|body| {
+        Body::new(body.map_err(move |error| {
+            // The body has the entry until it is dropped.
+            let _ = &entry;
+            error
+        }))
+    })
+}
+
+/// The status of requests whose clients left before there was a response, as nginx logs them.
+const CLIENT_CLOSED: u16 = 499;
+
+/// Is written to the log when it is dropped.
+struct LogEntry {
+    began: Instant,
+    id: HeaderValue,
+    method: Method,
+    path: String,
+    status: u16,
+}
+
+impl Drop for LogEntry {
+    fn drop(&mut self) {
+        let Self { began, id, method, path, status } = self;
+        let milliseconds = began.elapsed().as_secs_f64() * 1e3;
+        tracing::info!(id = id.to_str().unwrap_or_default(), %method, path, status, milliseconds, "request");
+    }
 }

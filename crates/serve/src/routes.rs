@@ -18,7 +18,11 @@ use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 
 const OPENAPI: &str = include_str!("openapi.json");
 
-pub(crate) fn routes(server: &Arc<Server>, arguments: &Arguments) -> Result<Router> {
+pub(crate) fn routes(
+    server: &Arc<Server>,
+    arguments: &Arguments,
+    cors: Option<CorsLayer>,
+) -> Router {
     let routes = Router::new()
         .route("/health", get(|| async { json(StatusCode::OK, &json!({ "status": "ok" })) }))
         .route("/metrics", get(metrics))
@@ -68,10 +72,10 @@ pub(crate) fn routes(server: &Arc<Server>, arguments: &Arguments) -> Result<Rout
         .with_state(server.clone())
         // Around the fallbacks, too.
         .layer(middleware::from_fn_with_state(server.clone(), requests::observe));
-    Ok(match cors(&arguments.cors)? {
+    match cors {
         Some(cors) => routes.layer(cors),
         None => routes,
-    })
+    }
 }
 
 /// A failure in the form of the path's API.
@@ -84,7 +88,7 @@ fn refused(uri: &Uri, failure: Failure) -> Response {
 }
 
 /// The origins of web pages that may call the server; none by default.
-fn cors(origins: &[String]) -> Result<Option<CorsLayer>> {
+pub(crate) fn cors(origins: &[String]) -> Result<Option<CorsLayer>> {
     if origins.is_empty() {
         return Ok(None);
     }

@@ -13,6 +13,7 @@ mod mixes;
 mod speech;
 
 use client::{Client, binary, server};
+use cognate_serve::Pair;
 use cognate_testing::bundled_checkpoint;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -517,12 +518,19 @@ fn wrong_starts_are_refused() {
         assert!(error.starts_with("graph: ") && error.contains("damaged.onnx"), "{error}");
     }
     assert!(start(&["--model", "a=/no/such"]).contains("a: /no/such: no such file or folder"));
+    // What is wrong with other options is known before models are loaded.
+    let damaged = format!("graph={}", file.display());
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    assert!(start(&["--model", &damaged, "--listen", &address]).starts_with(&address));
+    assert!(start(&["--model", &damaged, "--cors", "?"]).starts_with("--cors"));
+    assert!(start(&["--model", &damaged, "--languages", "other=en-de"]).starts_with("--languages"));
     assert!(
         start(&["--model", &model, "--model", &model]).contains("the name multi30k is given twice")
     );
     assert!(
         start(&["--model", &model, "--languages", "other=en-de"])
-            .contains("expected the name of a --model of text, found other")
+            .contains("expected the name of a --model, found other")
     );
     assert!(start(&["--model", &model, "--api-keys", "/no/such"]).contains("/no/such"));
     for origin in ["\u{1}", "", "hello world", "example.org", "https://example.org/"] {
@@ -543,4 +551,24 @@ fn wrong_starts_are_refused() {
     let most = usize::MAX.to_string();
     start(&["--model", &model, "--max-connections", &most, "--max-audio-requests", &most]);
     assert!(start(&["--model", &model, "--listen", "192.0.2.1:1"]).contains("192.0.2.1:1"));
+}
+
+#[test]
+fn pairs_have_two_languages() {
+    for (text, expected) in [
+        ("en-de", Some(["en", "de"])),
+        ("pt-BR-en", Some(["pt-BR", "en"])),
+        ("en-pt-BR", Some(["en", "pt-BR"])),
+        ("zh-Hant-TW-zh-Hans", Some(["zh-Hant-TW", "zh-Hans"])),
+        ("eng_Latn-deu_Latn", Some(["eng_Latn", "deu_Latn"])),
+        ("English-German", Some(["English", "German"])),
+        // `br` is Breton.
+        ("en-pt-br", None),
+        ("en", None),
+        ("-de", None),
+        ("en-", None),
+    ] {
+        let found = text.parse::<Pair>().ok().map(|pair| [pair.source, pair.target]);
+        assert_eq!(found, expected.map(|pair| pair.map(str::to_owned)), "{text}");
+    }
 }

@@ -1,14 +1,15 @@
 //! `cargo xtask test`: everything that CI runs, in one command.
 
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::onnxruntime::{self, Build};
 use crate::skipped::{self, Skipped};
-use crate::workspace::{Workspace, call};
+use crate::workspace::{Workspace, call, shown};
 use crate::{deny, examples, layers, lints, mpi, packages, snapshots, systems, wheel};
 use crate::{explained, python, table};
 
@@ -47,7 +48,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let build = if options.cuda { Build::Cuda } else { Build::Cpu };
     // Downloads while cargo compiles.
     let folder = workspace.target("python");
-    let installing = std::thread::spawn(move || python::environment(&folder, python::TESTS));
+    let installing = thread::spawn(move || python::environment(&folder, python::TESTS));
     let library = steps.step("ONNX Runtime", || {
         let library = onnxruntime::bring(workspace, build)?;
         println!("{}", workspace.readable(&library));
@@ -72,14 +73,26 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         skipped: workspace.target("xtask/skipped-tests"),
     };
     let tools = Tools { library, python };
-    let tests = || {
-        run_tests(
-            &mut cargo_test(workspace, features, linted.is_some())?,
-            options,
-            (&tools, &notes),
-        )
+    let test = |targets: &str| -> Result<Command> {
+        let mut cargo = cargo_test(workspace, features, linted.is_some())?;
+        cargo.arg(targets);
+        set_environment(&mut cargo, options, (&tools, &notes));
+        Ok(cargo)
     };
-    let passed = steps.step("tests", tests);
+    notes.begin()?;
+    // The compiler reads one example after another, and other tests wait for clients and time.
+    let mut documentation = test("--doc")?;
+    documentation.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let started = documentation.spawn();
+    let passed = steps.step("tests", || call(&mut test("--tests")?));
+    steps.step("examples of the documentation", || {
+        let output = started.and_then(Child::wait_with_output)?;
+        for printed in [&output.stderr, &output.stdout] {
+            print!("{}", String::from_utf8_lossy(printed));
+        }
+        ensure!(output.status.success(), "{}: {}", shown(&documentation), output.status);
+        Ok(())
+    });
     steps.step("list of skipped tests", || skipped.read(&notes.skipped));
     steps.step("snapshots", || {
         snapshots::check(workspace, passed.is_some().then_some(notes.references.as_path()))
@@ -145,24 +158,35 @@ fn cargo_test(workspace: &Workspace, features: &[&str], lints: bool) -> Result<C
     Ok(cargo)
 }
 
-/// Runs the tests with the paths of the installed tools.
-fn run_tests(
-    cargo: &mut Command,
-    options: &Options,
-    (tools, notes): (&Tools, &Notes),
-) -> Result<()> {
-    for file in [&notes.references, &notes.skipped] {
-        let parent = file.parent().context("the file is below target")?;
-        fs_err::create_dir_all(parent)?;
-        if file.exists() {
-            fs_err::remove_file(file)?;
+impl Notes {
+    /// Removes those of earlier tests.
+    fn begin(&self) -> Result<()> {
+        for file in [&self.references, &self.skipped] {
+            let parent = file.parent().context("the file is below target")?;
+            fs_err::create_dir_all(parent)?;
+            if file.exists() {
+                fs_err::remove_file(file)?;
+            }
         }
+        Ok(())
     }
+}
+
+/// Variable of Rust's test programs: how many tests run at a time.
+const THREADS: &str = "RUST_TEST_THREADS";
+
+/// Tells tests the paths of the installed tools and of their notes.
+fn set_environment(cargo: &mut Command, options: &Options, (tools, notes): (&Tools, &Notes)) {
     // Tests must not write snapshots.
     cargo
         .env("INSTA_UPDATE", "no")
         .env("INSTA_SNAPSHOT_REFERENCES_FILE", &notes.references)
         .env(skipped::VARIABLE, &notes.skipped);
+    if std::env::var_os(THREADS).is_none() {
+        // Some tests wait for other programs and for time.
+        let threads = thread::available_parallelism().map_or(2, |cores| cores.get() + 1);
+        cargo.env(THREADS, threads.to_string());
+    }
     if let Some(library) = &tools.library {
         cargo.env("ORT_DYLIB_PATH", library);
     }
@@ -172,7 +196,6 @@ fn run_tests(
     if options.cuda {
         cargo.env("COGNATE_TEST_CUDA", "1");
     }
-    call(cargo)
 }
 
 /// The steps run so far.

@@ -13,8 +13,6 @@
 pub(crate) mod tiles;
 
 use crate::instructions::arch;
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-use crate::matrix::Matrix;
 use crate::panels::{Lines, Tiles, panels_of, tiles};
 use crate::parallel::{Parallel, Shared, by_columns};
 use crate::prefetch::ask;
@@ -22,8 +20,6 @@ use crate::stored::{Stored, converts_halves, exact_halves};
 use half::f16;
 use pulp::{NullaryFnOnce, Simd, WithSimd};
 use std::ops::Range;
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-use tiles::blocks::Product;
 
 /// Vectors of a panel.
 pub(crate) const WIDE: usize = 2;
@@ -126,49 +122,10 @@ impl Weights {
     /// # Panics
     /// If a length does not match its dimensions.
     pub fn multiply(&self, x: &[f32], out: &mut [f32], threads: &dyn Parallel) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        if self.multiply_tiles(x, out, threads) {
-            return;
-        }
         self.multiply_columns(x, 0..self.outputs, out, threads);
     }
 
-    /// [`Self::multiply`] by tiles, if they are faster.
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    fn multiply_tiles(&self, x: &[f32], out: &mut [f32], threads: &dyn Parallel) -> bool {
-        let (inputs, n) = (self.inputs, out.len() / self.outputs.max(1));
-        if !tiles::fit(n, inputs) || self.columns != crate::tiles::BLOCK {
-            return false;
-        }
-        assert_eq!(
-            [x.len(), out.len()],
-            [n * inputs, n * self.outputs],
-            "[n, inputs] and [n, outputs]"
-        );
-        let out = &Shared::new(out);
-        let (all, left) = (0..self.outputs, Matrix::new(x, [n, inputs]));
-        let bias = Some(self.bias.as_slice());
-        by_columns(threads, [n, inputs, self.bias.len() / self.columns], |panels| {
-            let columns = panels.start * self.columns..self.outputs.min(panels.end * self.columns);
-            // SAFETY: it fits.
-            unsafe {
-                match &self.panels {
-                    Panels::Floats(floats) => {
-                        let right = self.view(floats.all(), &all);
-                        Product { left, right, inputs: 0..inputs, bias, out }.part(0..n, columns);
-                    }
-                    Panels::Halves(halves) => {
-                        let right = self.view(halves.all(), &all);
-                        Product { left, right, inputs: 0..inputs, bias, out }.part(0..n, columns);
-                    }
-                }
-            }
-        });
-        true
-    }
-
-    /// Some columns of the product: `out: [n, columns]`, bit for bit as in the whole product of a
-    /// few rows.
+    /// Some columns of the product: `out: [n, columns]`, bit for bit as in the whole product.
     ///
     /// # Panics
     /// If a length does not match its dimensions, or the columns begin or end within a panel;
@@ -187,7 +144,24 @@ impl Weights {
             [n * inputs, n * columns.len()],
             "[n, inputs] and [n, columns]"
         );
-        let (out, strides) = (Shared::new(out), [inputs, columns.len()]);
+        let out = Shared::new(out);
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if tiles::fit(n, inputs) && self.columns == crate::tiles::BLOCK {
+            return by_columns(threads, [n, inputs, panels.len()], |panels| {
+                // SAFETY: tiles are usable.
+                unsafe {
+                    match &self.panels {
+                        Panels::Floats(all) => {
+                            tiles::multiply(self.view(all.all(), &columns), (x, n), &out, panels);
+                        }
+                        Panels::Halves(all) => {
+                            tiles::multiply(self.view(all.all(), &columns), (x, n), &out, panels);
+                        }
+                    }
+                }
+            });
+        }
+        let strides = [inputs, columns.len()];
         by_columns(threads, [n, inputs, panels.len()], |panels| match &self.panels {
             Panels::Floats(all) => {
                 let weights = self.view(all.all(), &columns);

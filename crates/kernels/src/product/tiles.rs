@@ -6,8 +6,11 @@
 pub(crate) mod blocks;
 
 use super::{Packed, Stored};
+use crate::matrix::Matrix;
+use crate::parallel::Shared;
 use crate::split::{PARTS, Split, TILE, WIDTH};
 use crate::tiles::{BLOCK, BYTES, ROWS};
+use blocks::Product;
 use pulp::x86::V4;
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -21,6 +24,23 @@ const LANES: usize = 16;
 /// rows are not worth.
 pub(crate) fn fit(n: usize, inputs: usize) -> bool {
     n >= 2 * BLOCK && inputs >= WIDTH && crate::tiles::are_usable()
+}
+
+/// Some panels of the columns of a product of `n` rows.
+///
+/// # Safety
+/// Tiles are usable.
+pub(super) unsafe fn multiply<N: Split<Number = N> + Stored>(
+    right: Packed<'_, N>,
+    (x, n): (&[f32], usize),
+    out: &Shared<'_, f32>,
+    panels: Range<usize>,
+) {
+    let (left, bias) = (Matrix::new(x, [n, right.inputs]), Some(right.bias));
+    let columns = panels.start * BLOCK..right.outputs.min(panels.end * BLOCK);
+    let product = Product { left, right, inputs: 0..right.inputs, bias, out };
+    // SAFETY: by contract.
+    unsafe { product.part(0..n, columns) }
 }
 
 /// The parts of the weights of some inputs, in pairs; zeros for those that do not exist.

@@ -53,6 +53,32 @@ fn a_row_is_the_same_in_every_batch() {
     }
 }
 
+/// Some columns, also by tiles: the bits of the whole product.
+#[test]
+fn columns_are_those_of_the_whole_product() {
+    let (inputs, outputs) = (70, 333);
+    let (weights, bias) = (numbers(inputs * outputs, 2), numbers(outputs, 3));
+    for (n, set) in [1, 31, 64, 141].into_iter().flat_map(|n| sets().map(move |set| (n, set))) {
+        let x = numbers(n * inputs, 1);
+        set.limit(|| {
+            let fill = |output: usize, to: &mut [f32]| {
+                to.copy_from_slice(&weights[output * inputs..][..inputs]);
+            };
+            let packed = Weights::pack(inputs, outputs, fill, Some(&bias));
+            let mut whole = vec![f32::NAN; n * outputs];
+            packed.multiply(&x, &mut whole, &Serial);
+            for columns in [0..64, 64..256, 256..outputs, 0..outputs] {
+                let mut some = vec![f32::NAN; n * columns.len()];
+                packed.multiply_columns(&x, columns.clone(), &mut some, &Serial);
+                for (row, found) in some.chunks_exact(columns.len()).enumerate() {
+                    let expected = &whole[row * outputs..][columns.clone()];
+                    assert_eq!(found, expected, "{n} rows, row {row}, {columns:?}, {set:?}");
+                }
+            }
+        });
+    }
+}
+
 /// Weights that half precision represents, by themselves and followed by a row that it does
 /// not: in half precision and in f32, with the same bits.
 #[test]

@@ -129,10 +129,7 @@ impl Product<'_> {
             Self::Floats(weights) => {
                 let inputs = weights.inputs();
                 let x = &x.floats()[rows.start * inputs..rows.end * inputs];
-                match columns == (0..weights.outputs()) {
-                    true => weights.multiply(x, out, threads),
-                    false => weights.multiply_columns(x, columns, out, threads),
-                }
+                weights.multiply_columns(x, columns, out, threads);
             }
             Self::Integers { weights, steps, bias } => {
                 let inputs = weights.inputs();

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 /// Each sentence gives one line: the likeliest class and its probability, separated by a tab. The
 /// model is a classifier such as BertForSequenceClassification, or of images such as
 /// ViTForImageClassification; then the arguments, or lines, are paths of PNG and JPEG files. Texts
-/// that are longer than the model's positions are cut.
+/// that are longer than the model's positions are truncated, with a warning.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Options {
@@ -80,6 +80,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         n_read += window.len();
         Ok(())
     })?;
+    messages::truncated(classifier.model());
     Ok(ExitCode::SUCCESS)
 }
 

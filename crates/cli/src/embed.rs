@@ -38,8 +38,8 @@ pub(crate) struct Options {
     /// Do not divide vectors by their lengths
     #[arg(long)]
     no_normalize: bool,
-    /// Maximum number of tokens of a sentence; longer sentences are cut [default: that of the
-    /// model]
+    /// Maximum number of tokens of a sentence; longer ones are truncated, with a warning [default:
+    /// that of the model]
     #[arg(long, value_name = "N", value_parser = at_most(1 << 20))]
     max_tokens: Option<NonZeroUsize>,
     /// Text to put before each sentence, such as an instruction [default: the model's default
@@ -131,6 +131,7 @@ pub(crate) fn run(options: &Options, out: &mut dyn Write) -> Result<ExitCode> {
         Some(file) => whole_file::write("--output", file, &written, out)?,
         None => out.write_all(&written)?,
     }
+    messages::truncated(embedder.model());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,6 @@
 //! Messages on standard error. A closed standard error is not an error.
 
-use cognate::{Error, Notice};
+use cognate::{Error, LoadedEncoder, Notice};
 use std::any::Any;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -59,6 +59,16 @@ pub(crate) fn status(model: impl Display, engine: impl Display) {
 /// Prints a warning.
 pub(crate) fn warning(message: impl Display) {
     say(format_args!("cognate: warning: {message}"));
+}
+
+/// Warns of sentences that the model has not read to their ends.
+pub(crate) fn truncated(model: &LoadedEncoder) {
+    let limit = model.max_tokens();
+    match model.n_truncated() {
+        0 => {}
+        1 => warning(format_args!("1 sentence was truncated to {limit} tokens")),
+        n => warning(format_args!("{n} sentences were truncated to {limit} tokens")),
+    }
 }
 
 /// Prints an error with the causes that its message does not contain.

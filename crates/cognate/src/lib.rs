@@ -47,10 +47,10 @@ pub use cognate_model::{Layout, Preset};
 pub use cognate_pipeline::{
     CancellationToken, Class, Classifier, DecodingOptions, Details, EmbedOptions, Embedder, Error,
     ErrorKind, Generator, ImageReader, Languages, Line, LineEvent, LineOptions, LoadOptions,
-    Notice, Observer, Pair, Result, SILERO_FILES, ScoredPair, Scorer, Segment, Semantics,
-    SubtitleOptions, Task, Transcriber, TranscriberOptions, TranscriptFormat, TranscriptWriter,
-    Transcription, TranscriptionEvent, TranscriptionOptions, TranslatedText, Translation,
-    Translator, TranslatorOptions, Warning, Word,
+    LoadedEncoder, Notice, Observer, Pair, Result, SILERO_FILES, ScoredPair, Scorer, Segment,
+    Semantics, SubtitleOptions, Task, Transcriber, TranscriberOptions, TranscriptFormat,
+    TranscriptWriter, Transcription, TranscriptionEvent, TranscriptionOptions, TranslatedText,
+    Translation, Translator, TranslatorOptions, Warning, Word,
 };
 pub use cognate_runtime::{Device, Devices, Engine};
 pub use export::{ComparisonText, Export, ExportEvent, Exported};

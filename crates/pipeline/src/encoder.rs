@@ -18,6 +18,7 @@ use ndarray::{Array2, ArrayD, ArrayView1, Ix3, ShapeError};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A loaded encoder. Its sessions share the weights.
 pub struct LoadedEncoder {
@@ -31,6 +32,7 @@ pub struct LoadedEncoder {
     inputs: Vec<String>,
     outputs: Vec<String>,
     workers: NonZeroUsize,
+    n_truncated: AtomicUsize,
 }
 
 /// What the encoder reads.
@@ -103,7 +105,19 @@ impl LoadedEncoder {
         let (engine, inputs, outputs) =
             (session.engine().to_owned(), session.inputs().to_vec(), session.outputs().to_vec());
         drop(session);
-        Ok(Self { source, config_json, config, reads, copies, engine, inputs, outputs, workers })
+        let n_truncated = AtomicUsize::new(0);
+        Ok(Self {
+            source,
+            config_json,
+            config,
+            reads,
+            copies,
+            engine,
+            inputs,
+            outputs,
+            workers,
+            n_truncated,
+        })
     }
 
     /// Where the model comes from.
@@ -128,6 +142,11 @@ impl LoadedEncoder {
             Reads::Texts(encoder) => encoder.max_tokens(),
             Reads::Images(_) => self.config.front.positions().unwrap_or(0),
         }
+    }
+
+    /// Number of texts that were truncated to [`LoadedEncoder::max_tokens`] so far.
+    pub fn n_truncated(&self) -> usize {
+        self.n_truncated.load(Ordering::Relaxed)
     }
 
     /// Whether the model reads images, not texts.
@@ -268,7 +287,10 @@ impl LoadedEncoder {
             return Err(self.reads_other("images, not texts"));
         };
         match encoder.encode(text)? {
-            EncodedSource::Tokens { ids, .. } => Ok(ids),
+            EncodedSource::Tokens { ids, cut_from } => {
+                self.n_truncated.fetch_add(usize::from(cut_from.is_some()), Ordering::Relaxed);
+                Ok(ids)
+            }
             EncodedSource::Empty => {
                 let ids = encoder.encode_blank(text)?;
                 let empty = || Error::input("the text is empty; expected a sentence");

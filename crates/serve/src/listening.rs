@@ -71,11 +71,12 @@ impl Address {
         }
         let network = |error: std::io::Error| unusable(address, &error);
         let served = runtime.block_on(async {
+            let terminations = Terminations::new().map_err(network)?;
             let listener = socket.listen(BACKLOG).map_err(network)?;
             let address = listener.local_addr().map_err(network)?;
             tracing::info!(%address, "listening");
             started(address);
-            accept(listener, (routes, arguments), Terminations::new().map_err(network)?).await
+            accept(listener, (routes, arguments), terminations).await
         });
         // Work of requests that have not been answered in time.
         runtime.shutdown_background();

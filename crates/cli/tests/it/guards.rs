@@ -1,7 +1,7 @@
 //! What is stopped before it does harm: weights that are no numbers, and files that are no files.
 
 use crate::{checkpoint, cognate, ended, run, with_dir};
-use cognate_testing::{bundled_checkpoint, golden};
+use cognate_testing::{bundled_checkpoint, golden, testdata};
 use insta::assert_snapshot;
 use safetensors::SafeTensors;
 use std::fs;
@@ -180,5 +180,20 @@ fn outputs_keep_their_places_and_permissions() {
         assert!(translate(Path::new("/dev/stdout")).stdout(standard).status().unwrap().success());
         writeln!(file, "after").unwrap();
         assert_eq!(fs::read_to_string(&all).unwrap(), "before\nEin Hund.\nafter\n");
+    }
+}
+
+#[test]
+fn truncated_sentences_are_reported() {
+    let (model, long) = (testdata("encoders/sentence"), "a dog. ".repeat(20));
+    let model = model.to_str().unwrap();
+    for (texts, expected) in [
+        (&["a"][..], ""),
+        (&["a", &long], "cognate: warning: 1 sentence was truncated to 8 tokens\n"),
+        (&[&long, "a", &long], "cognate: warning: 2 sentences were truncated to 8 tokens\n"),
+    ] {
+        let ended = run(&[&["embed", "--model", model, "--max-tokens", "8"], texts].concat());
+        assert_eq!(ended.err, expected);
+        assert_eq!(ended.ok().lines().count(), texts.len());
     }
 }

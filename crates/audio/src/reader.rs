@@ -34,8 +34,8 @@ pub struct AudioReader {
     duration: Option<Duration>,
     /// Whether the container declares no end.
     is_endless: bool,
-    /// From this time of its packets on, an MP3 file has more samples than its header declares.
-    undeclared: Option<i64>,
+    /// Of an MP3 file the time of its packets at which it ends by its header; 0 without a header.
+    header_end: Option<i64>,
     interleaved: Vec<f32>,
     mono: Vec<f32>,
     n_samples: u64,
@@ -139,11 +139,11 @@ impl AudioReader {
         let whole = format.media_info();
         let declared =
             track.duration.zip(track.time_base).or_else(|| whole.duration.zip(whole.time_base));
-        let (is_endless, undeclared) = match format.format_info().short_name {
+        let (is_endless, header_end) = match format.format_info().short_name {
             "wave" => (is_endless(track), None),
             // Recorded live.
             "matroska" => (declared.is_none(), None),
-            "mp3" => (false, Some(undeclared(track))),
+            "mp3" => (false, Some(header_end(track))),
             _ => (false, None),
         };
         let declared = declared.filter(|_| !is_endless);
@@ -158,7 +158,7 @@ impl AudioReader {
             resampler: None,
             duration,
             is_endless,
-            undeclared,
+            header_end,
             interleaved: Vec::new(),
             mono: Vec::new(),
             n_samples: 0,
@@ -193,7 +193,7 @@ impl AudioReader {
         while out.is_empty() && !self.is_finished {
             match self.format.next_packet() {
                 Ok(Some(mut packet)) if packet.track_id == self.track => {
-                    if self.undeclared.is_some_and(|from| packet.pts.get() >= from) {
+                    if self.header_end.is_some_and(|end| packet.pts.get() >= end) {
                         packet.trim_end = symphonia::core::units::Duration::ZERO;
                     }
                     match self.codec.decode(&packet, &mut self.interleaved) {
@@ -283,7 +283,8 @@ impl AudioReader {
         resampler.finish(out);
         // Containers round durations: less than a tenth of a second is not missing.
         let found = self.n_samples as f64 / f64::from(*rate);
-        self.damage.is_truncated |= self.undeclared != Some(0)
+        // Without its header, the duration of an MP3 file is a guess from the first bit rate.
+        self.damage.is_truncated |= self.header_end != Some(0)
             && self.duration.is_some_and(|duration| duration.as_secs_f64() - found > 0.1);
         Ok(())
     }
@@ -325,10 +326,9 @@ fn is_endless(track: &Track) -> bool {
     track.duration.is_none_or(|duration| duration.get().saturating_mul(frame) >= least)
 }
 
-/// Where an MP3 file's samples and padding end by its header. Frames that follow are another file's,
-/// appended to it. Without a header the number of samples is a guess from the first bit rate, and
-/// the result 0.
-fn undeclared(track: &Track) -> i64 {
+/// The time of packets at which the samples and padding of an MP3 file end by its header; 0 without
+/// a header. Frames that follow are those of another file, appended to it.
+fn header_end(track: &Track) -> i64 {
     match (track.num_frames, track.padding) {
         (Some(samples), Some(padding)) => {
             i64::try_from(samples.saturating_add(padding.into())).unwrap_or(i64::MAX)

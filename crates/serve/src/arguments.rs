@@ -1,6 +1,7 @@
 //! The options of `cognate serve`.
 
 use crate::error::{Error, ErrorKind};
+use std::collections::HashSet;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -113,20 +114,18 @@ impl std::str::FromStr for Pair {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let divided: Vec<_> = text
-            .match_indices('-')
-            .map(|(index, _)| (&text[..index], &text[index + 1..]))
-            .filter(|(source, target)| !source.is_empty() && !target.is_empty())
-            .collect();
-        // Of pt-BR-en, BR-en is no language.
-        let of_languages =
-            || divided.iter().filter(|(source, target)| is_language(source) && is_language(target));
-        match (divided.as_slice(), of_languages().collect::<Vec<_>>().as_slice()) {
-            ([(source, target)], _) | (_, [(source, target)]) => {
-                Ok(Self { source: (*source).into(), target: (*target).into() })
+        let parts = |(index, _): (usize, &str)| [&text[..index], &text[index + 1..]];
+        let mut pairs: Vec<_> = text.match_indices('-').map(parts).collect();
+        if pairs.len() > 1 {
+            // Of pt-BR-en, BR-en is no language.
+            pairs.retain(|pair| pair.iter().all(|tag| is_language(tag)));
+        }
+        match *pairs {
+            [[source, target]] if !source.is_empty() && !target.is_empty() => {
+                Ok(Self { source: source.into(), target: target.into() })
             }
             _ => Err(format!(
-                "expected SOURCE-TARGET, regions in capitals, such as pt-BR-en; found {text}"
+                "expected SOURCE-TARGET, with regions in capitals as in pt-BR-en; found {text}"
             )),
         }
     }
@@ -177,11 +176,9 @@ fn regular(file: &Path) -> std::io::Result<String> {
 
 /// An error if one of these names is given twice.
 fn check_given_once<T>(option: &str, named: &[(String, T)]) -> Result<(), Error> {
-    let is_given = |(index, (name, _)): &(usize, &(String, T))| {
-        named[..*index].iter().any(|(other, _)| other == name)
-    };
-    match named.iter().enumerate().find(is_given) {
-        Some((_, (name, _))) => Err(Error::new(
+    let mut known = HashSet::new();
+    match named.iter().find(|(name, _)| !known.insert(name)) {
+        Some((name, _)) => Err(Error::new(
             ErrorKind::Options,
             format_args!("{option}: the name {name} is given twice"),
         )),

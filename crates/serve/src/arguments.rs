@@ -125,7 +125,7 @@ impl std::str::FromStr for Pair {
                 Ok(Self { source: source.into(), target: target.into() })
             }
             _ => Err(format!(
-                "expected SOURCE-TARGET, with regions in capitals as in pt-BR-en; found {text}"
+                "expected SOURCE-TARGET, with regions in capitals as in pt-BR-en; found {text:?}"
             )),
         }
     }

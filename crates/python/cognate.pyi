@@ -82,7 +82,8 @@ class Decoding(Languages, total=False):
 
 class TranslatorOptions(Loading, Decoding, total=False):
     batch_tokens: int
-    """Maximum number of tokens of a batch, padding and beams included; by default 2048."""
+    """Maximum number of tokens of a batch, padding and beams included; by default 2048, and 3072
+    with several hypotheses."""
     batch_size: int
     """Maximum number of texts of a batch; by default any."""
 

@@ -36,7 +36,8 @@ pub const REQUIREMENTS: [&str; 5] = [
     "safetensors==0.8.0",
     "transformers==4.57.6",
 ];
-/// Maximum number of tokens of a batch in both programs.
+/// Maximum number of source tokens of a batch of CTranslate2. Cognate counts the tokens of all beams,
+/// and has its default.
 pub const BATCH_TOKENS: &str = "2048";
 
 /// Measure the translation of files and single sentences, compared with CTranslate2
@@ -385,16 +386,7 @@ impl Place<'_> {
                         ])
                     }
                     Way::Cognate => {
-                        command.args([
-                            "translate",
-                            "--engine",
-                            "ort",
-                            "--threads",
-                            "1",
-                            "--quiet",
-                            "--batch-tokens",
-                            BATCH_TOKENS,
-                        ]);
+                        command.args(["translate", "--engine", "ort", "--threads", "1", "--quiet"]);
                         command
                             .args([
                                 "--beams",
@@ -435,8 +427,6 @@ impl Place<'_> {
             "shares",
             "--engine",
             "ort",
-            "--batch-tokens",
-            BATCH_TOKENS,
             "--beams",
             &search.beams.to_string(),
         ]);

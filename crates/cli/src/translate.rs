@@ -148,9 +148,10 @@ pub(crate) struct SpeedOptions {
     /// one worker by default]
     #[arg(long, value_name = "N", value_parser = at_most(1024))]
     threads: Option<NonZeroUsize>,
-    /// Number of tokens to translate together, padding and beams included
-    #[arg(long, value_name = "N", default_value = "2048", value_parser = at_most(1 << 24))]
-    batch_tokens: NonZeroUsize,
+    /// Number of tokens to translate together, padding and beams included [default: 2048; 3072 with
+    /// several hypotheses]
+    #[arg(long, value_name = "N", value_parser = at_most(1 << 24))]
+    batch_tokens: Option<NonZeroUsize>,
     /// Maximum number of sentences to translate together [default: as many as --batch-tokens
     /// allows]
     #[arg(long, value_name = "N", value_parser = at_most(1 << 24))]
@@ -184,12 +185,8 @@ impl SpeedOptions {
             (false, false) => Some(one),
         });
         let load = model.load(workers, self.threads.or(is_divided.then_some(one)));
-        TranslatorOptions {
-            load,
-            decoding,
-            batch_tokens: Some(self.batch_tokens),
-            batch_size: self.batch_size,
-        }
+        let Self { batch_tokens, batch_size, .. } = *self;
+        TranslatorOptions { load, decoding, batch_tokens, batch_size }
     }
 }
 

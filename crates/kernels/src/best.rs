@@ -1,19 +1,30 @@
 //! The largest numbers of a product's rows and the softmax of these, in one pass with the product:
 //! no row is ever written completely.
 
-use crate::exponential::exponential;
+use crate::exponential::{exponential, exponentials};
 use crate::instructions::arch;
 use crate::screen::{Wanted, nth_largest};
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
-/// Rows and columns that are computed at once: few enough to stay in the cache, and to sum
-/// exponentials in f32.
+/// Rows that are computed at once; more where weights are divided for each product.
 const ROWS: usize = 96;
+const COARSE_ROWS: usize = 512;
+/// Rows begin with multiples of it.
+const BLOCK: usize = 32;
+/// Columns that are computed at once: few enough to sum exponentials in f32.
 const COLUMNS: usize = 1024;
+/// They begin with multiples of it.
+const STEP: usize = 128;
+/// Numbers that stay in the second-level cache.
+const CACHED: usize = 1 << 17;
 /// Number of vectors per iteration, for instruction-level parallelism; also of exponentials.
 const VECTORS: usize = 4;
-const LANES: usize = 64;
+
+/// Number of terms of a softmax that are corrected if numbers are not exact.
+const TERMS: usize = 8;
+/// Number of columns too many, in unknown order, with which a row is computed exactly.
+const TIES: usize = 256;
 
 /// The result for a row.
 #[derive(Clone, Debug)]
@@ -27,29 +38,61 @@ pub struct Best {
     pub log_sum: f32,
 }
 
+/// What is exact of a product whose numbers are not.
+pub trait Exact {
+    /// The largest error of a number of a row; not finite if a number is not.
+    fn error_of(&self, row: usize) -> f32;
+
+    /// The exact numbers of some columns of a row.
+    fn numbers_of(&mut self, row: usize, columns: &[usize]) -> Vec<f32>;
+}
+
 /// Computes a product `[n, outputs]`, and finds the requested columns of each row. The softmax is
-/// that of `factor_of(row)` times the row. `multiply` writes some rows and columns of the product.
+/// that of `factor_of(row)` times the row. `multiply` writes some rows and columns of the product;
+/// rows begin with a multiple of 32, columns of 128. If these numbers are not `exact`, the requested
+/// columns and the largest terms of the softmax are nevertheless.
 pub fn best(
     [n, outputs]: [usize; 2],
     wanted: Wanted<'_>,
     factor_of: impl Fn(usize) -> f32,
     mut multiply: impl FnMut(Range<usize>, Range<usize>, &mut [f32]),
+    mut exact: Option<&mut dyn Exact>,
 ) -> Vec<Best> {
-    let (mut found, mut room) =
-        (Vec::with_capacity(n), vec![0.0; n.min(ROWS) * outputs.min(COLUMNS)]);
-    for first in (0..n).step_by(ROWS) {
-        let rows = first..n.min(first + ROWS);
-        let mut searches: Vec<_> =
-            rows.clone().map(|row| Search::new(factor_of(row), wanted)).collect();
-        for start in (0..outputs).step_by(COLUMNS) {
-            let columns = start..outputs.min(start + COLUMNS);
+    let most = if exact.is_some() { COARSE_ROWS } else { ROWS };
+    let n_rows = n.div_ceil(n.div_ceil(most).max(1)).next_multiple_of(BLOCK).min(n);
+    let n_columns = (CACHED / n_rows.max(1) / STEP * STEP).clamp(STEP, COLUMNS).min(outputs);
+    let (mut found, mut room) = (Vec::with_capacity(n), vec![0.0; n_rows * n_columns]);
+    for first in (0..n).step_by(n_rows.max(1)) {
+        let rows = first..n.min(first + n_rows);
+        let new_search = |row: usize| {
+            let error = exact.as_ref().map_or(0.0, |exact| exact.error_of(row));
+            Search::new(factor_of(row), wanted, error)
+        };
+        let mut searches: Vec<_> = rows.clone().map(new_search).collect();
+        for start in (0..outputs).step_by(n_columns.max(1)) {
+            let columns = start..outputs.min(start + n_columns);
             let room = &mut room[..rows.len() * columns.len()];
             multiply(rows.clone(), columns.clone(), room);
             for (search, numbers) in searches.iter_mut().zip(room.chunks_exact(columns.len())) {
                 arch().dispatch(Read { search, numbers, start });
             }
         }
-        found.extend(searches.into_iter().map(Search::finish));
+        for (row, mut search) in rows.zip(searches) {
+            if let Some(exact) = &mut exact {
+                let mut numbers_of = |columns: &[usize]| exact.numbers_of(row, columns);
+                if search.is_lost {
+                    search = Search::new(search.factor, wanted, 0.0);
+                    for start in (0..outputs).step_by(COLUMNS) {
+                        let columns: Vec<_> = (start..outputs.min(start + COLUMNS)).collect();
+                        let numbers = &numbers_of(&columns);
+                        arch().dispatch(Read { search: &mut search, numbers, start });
+                    }
+                } else {
+                    search.correct(numbers_of);
+                }
+            }
+            found.push(search.finish());
+        }
     }
     found
 }
@@ -73,23 +116,39 @@ struct Search<'w> {
     always: Vec<(usize, f32)>,
     largest: f32,
     sum: f64,
+    /// How many of the largest numbers are certainly searched.
+    count: usize,
+    /// The largest distance of exact numbers whose order is unknown: 0 if all are known.
+    unknown: f32,
+    /// Whether there are more [`TIES`] than are kept.
+    is_lost: bool,
 }
 
 impl<'w> Search<'w> {
-    fn new(factor: f32, wanted: Wanted<'w>) -> Self {
+    fn new(factor: f32, wanted: Wanted<'w>, error: f32) -> Self {
+        let (unknown, least) = (2.0 * error, if error == 0.0 { 0 } else { TERMS });
+        let count = wanted.count.max(least);
         let (best, always) =
-            (Vec::with_capacity(wanted.count + 1), Vec::with_capacity(wanted.always.len()));
-        Self { factor, wanted, best, always, largest: f32::NEG_INFINITY, sum: 0.0 }
+            (Vec::with_capacity(count + 1), Vec::with_capacity(wanted.always.len()));
+        let largest = if error.is_finite() { f32::NEG_INFINITY } else { f32::NAN };
+        let (sum, is_lost) = (0.0, false);
+        Self { factor, wanted, best, always, largest, sum, count, unknown, is_lost }
     }
 
     /// The minimum of a number to be among the largest.
     #[inline(always)]
     fn least(&self) -> f32 {
-        if self.best.len() < self.wanted.count {
-            f32::NEG_INFINITY
-        } else {
-            self.best.last().map_or(f32::INFINITY, |last| last.1)
+        match self.count.checked_sub(1) {
+            _ if self.is_lost => f32::INFINITY,
+            Some(last) => self.best.get(last).map_or(f32::NEG_INFINITY, |last| self.below(last.1)),
+            None => f32::INFINITY,
         }
+    }
+
+    /// The minimum of a number that can exceed the `count`-th largest.
+    #[inline(always)]
+    fn below(&self, number: f32) -> f32 {
+        number - self.unknown
     }
 
     /// Adds the numbers that are at least `least`; returns the minimum for others.
@@ -101,11 +160,41 @@ impl<'w> Search<'w> {
                     best > number || (best == number && other < column)
                 });
                 self.best.insert(place, (column, number));
-                self.best.truncate(self.wanted.count);
                 least = least.max(self.least());
+                let is_left = |&(_, number): &(usize, f32)| number < least || self.unknown == 0.0;
+                while self.best.len() > self.count && self.best.last().is_some_and(is_left) {
+                    self.best.pop();
+                }
+                self.is_lost |= self.best.len() > self.count + TIES;
             }
         }
         least
+    }
+
+    /// Replaces the numbers that were found by exact ones.
+    fn correct(&mut self, numbers_of: impl FnOnce(&[usize]) -> Vec<f32>) {
+        if self.largest.is_nan() || self.largest == f32::NEG_INFINITY {
+            return;
+        }
+        let found: Vec<usize> = self.best.iter().chain(&self.always).map(|found| found.0).collect();
+        let numbers = numbers_of(&found);
+        let term = |number: f32, largest: f32| {
+            f64::from(exponential::<false, 6>((number * self.factor - largest).min(0.0)))
+        };
+        let numbers_of_best = &numbers[..self.best.len()];
+        let most = numbers_of_best.iter().copied().fold(f32::NEG_INFINITY, f32::max) * self.factor;
+        let (mut others, mut exact) = (self.sum, 0.0);
+        for (&(_, coarse), &number) in self.best.iter().zip(numbers_of_best) {
+            others -= term(coarse, self.largest);
+            exact += term(number, most);
+        }
+        self.sum = exact + others.max(0.0) * f64::from(self.largest - most).exp();
+        self.largest = most;
+        for (place, number) in self.best.iter_mut().chain(&mut self.always).zip(numbers) {
+            place.1 = number;
+        }
+        self.best.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        self.best.truncate(self.wanted.count);
     }
 
     fn finish(self) -> Best {
@@ -153,8 +242,8 @@ impl WithSimd for Read<'_, '_> {
             search.always.push((column, numbers[column - start]));
         }
         let mut least = search.least();
-        if search.best.len() < search.wanted.count {
-            least = maxima.nth_largest(search.wanted.count);
+        if search.best.len() < search.count && !search.is_lost {
+            least = search.below(maxima.nth_largest(search.count));
         }
         if most < least || most.is_nan() {
             return;
@@ -207,41 +296,27 @@ struct Exponentials<'a> {
 impl WithSimd for Exponentials<'_> {
     type Output = f32;
 
+    #[allow(clippy::needless_range_loop, reason = "constant places keep sums in registers")]
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) -> f32 {
-        // Instruction sets with vectors have fused multiply-add.
-        if S::F32_LANES > 1 { self.sum::<true>() } else { self.sum::<false>() }
-    }
-}
-
-impl Exponentials<'_> {
-    #[allow(
-        clippy::needless_range_loop,
-        reason = "closures are not always inlined into functions of other instruction sets"
-    )]
-    #[inline(always)]
-    fn sum<const FUSED: bool>(self) -> f32 {
+    fn with_simd<S: Simd>(self, simd: S) -> f32 {
         let Self { numbers, factor, largest } = self;
-        let (whole, rest) = numbers.as_chunks::<LANES>();
-        let mut lanes = [0.0_f32; LANES];
-        for numbers in whole {
-            for lane in 0..LANES {
-                lanes[lane] += exponential::<FUSED, 6>(numbers[lane] * factor - largest);
+        let (vectors, rest) = S::as_simd_f32s(numbers);
+        let (whole, last) = vectors.as_chunks::<VECTORS>();
+        let [factors, offset] = [factor, -largest].map(|number| simd.splat_f32s(number));
+        let term = |numbers| exponentials(simd, simd.mul_add_e_f32s(numbers, factors, offset));
+        let mut sums = [simd.splat_f32s(0.0); VECTORS];
+        for vectors in whole {
+            for place in 0..VECTORS {
+                sums[place] = simd.add_f32s(sums[place], term(vectors[place]));
             }
         }
-        for half in [LANES / 2, LANES / 4] {
-            for lane in 0..half {
-                lanes[lane] += lanes[lane + half];
-            }
+        for &vector in last {
+            sums[0] = simd.add_f32s(sums[0], term(vector));
         }
-        let mut sum = 0.0;
-        for lane in 0..LANES / 4 {
-            sum += lanes[lane];
-        }
-        for index in 0..rest.len() {
-            sum += exponential::<FUSED, 6>(rest[index] * factor - largest);
-        }
-        sum
+        let [a, b, c, d] = sums;
+        let sum = simd.reduce_sum_f32s(simd.add_f32s(simd.add_f32s(a, c), simd.add_f32s(b, d)));
+        let of_rest = rest.iter().map(|number| exponential::<false, 6>(number * factor - largest));
+        sum + of_rest.sum::<f32>()
     }
 }
 

@@ -70,6 +70,13 @@ impl<'o, T> Shared<'o, T> {
         Self { start: numbers.as_mut_ptr(), len: numbers.len(), _lent: PhantomData }
     }
 
+    /// Where a number is.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    pub(crate) fn at(&self, place: usize) -> *mut T {
+        assert!(place < self.len, "within the numbers");
+        self.start.wrapping_add(place)
+    }
+
     /// `n` numbers from `start` on.
     ///
     /// # Safety

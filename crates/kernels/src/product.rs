@@ -12,6 +12,7 @@
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) mod tiles;
 
+use crate::coarse::length;
 use crate::instructions::arch;
 use crate::panels::{Lines, Tiles, panels_of, tiles};
 use crate::parallel::{Parallel, Shared, by_columns};
@@ -27,18 +28,20 @@ pub(crate) const WIDE: usize = 2;
 /// Weights of a layer.
 #[derive(Debug)]
 pub struct Weights {
-    panels: Panels,
+    pub(crate) panels: Panels,
     /// The bias of every column of the panels.
     bias: Vec<f32>,
     inputs: usize,
     outputs: usize,
     /// Number of columns of a panel.
-    columns: usize,
+    pub(crate) columns: usize,
+    /// The largest length of an output's weights; infinite or NaN if a weight is.
+    pub(crate) longest: f32,
 }
 
 /// `[panels, inputs, columns of a panel]`
 #[derive(Debug)]
-enum Panels {
+pub(crate) enum Panels {
     Floats(Lines<f32>),
     Halves(Lines<f16>),
 }
@@ -68,6 +71,12 @@ impl Weights {
         let len = n_panels * inputs * columns;
         let (mut bias, mut row) = (vec![0.0; n_panels * columns], vec![0.0; inputs]);
         let place = |output: usize| output / columns * inputs * columns + output % columns;
+        let mut longest = 0.0_f32;
+        let mut fill = |output: usize, row: &mut [f32]| {
+            fill(output, row);
+            let length = length(row);
+            longest = if length > longest || length.is_nan() { length } else { longest };
+        };
         let mut halves = converts_halves(columns / WIDE).then(|| Lines::<f16>::zeros(len));
         // The output whose row is filled, the first that half precision does not represent.
         let mut first = 0;
@@ -104,7 +113,7 @@ impl Weights {
                 Panels::Floats(floats)
             }
         };
-        Self { panels, bias, inputs, outputs, columns }
+        Self { panels, bias, inputs, outputs, columns, longest }
     }
 
     /// Width of the rows that are multiplied.
@@ -174,7 +183,7 @@ impl Weights {
         });
     }
 
-    fn view<'a, N>(&'a self, all: &'a [N], columns: &Range<usize>) -> Packed<'a, N> {
+    pub(crate) fn view<'a, N>(&'a self, all: &'a [N], columns: &Range<usize>) -> Packed<'a, N> {
         let Range { start, end } = panels_of(columns, self.outputs, self.columns);
         Packed {
             panels: &all[start * self.inputs * self.columns..end * self.inputs * self.columns],

@@ -485,7 +485,9 @@ impl WithSimd for Dots<'_> {
             let mut sums = [0.0_f32; TOGETHER];
             for (input, &x) in x.iter().enumerate() {
                 for place in 0..TOGETHER {
-                    sums[place] = fused(simd, x, rows[place][input], sums[place]);
+                    // SAFETY: each row has as many numbers as `x`.
+                    let weight = unsafe { *rows[place].get_unchecked(input) };
+                    sums[place] = fused(simd, x, weight, sums[place]);
                 }
             }
             out.copy_from_slice(&sums[..out.len()]);

@@ -30,6 +30,9 @@ pub(crate) trait Split {
     /// How many are summed.
     const PARTS: usize;
 
+    /// Whether parts are the nearest numbers, else truncated ones.
+    const ARE_NEAREST: bool = false;
+
     /// The numbers from a pointer on for which `mask` has a bit, and zeros.
     ///
     /// # Safety
@@ -58,6 +61,23 @@ impl Split for f16 {
     unsafe fn load_some(from: *const f16, mask: u16) -> __m512 {
         // SAFETY: by contract.
         unsafe { _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, from.cast())) }
+    }
+}
+
+/// Numbers of f32 that are rounded to the sum of two numbers of bfloat16, ties away from zero: by at
+/// most 2^-16 of the number.
+pub(crate) enum Coarse {}
+
+impl Split for Coarse {
+    type Number = f32;
+    type Row = Coarse;
+    const PARTS: usize = 2;
+    const ARE_NEAREST: bool = true;
+
+    #[inline(always)]
+    unsafe fn load_some(from: *const f32, mask: u16) -> __m512 {
+        // SAFETY: by contract.
+        unsafe { f32::load_some(from, mask) }
     }
 }
 
@@ -90,8 +110,8 @@ impl Split for Rounded {
 /// line after line if `LINES_FIRST`, else pair after pair. Zeros are those that do not exist. The
 /// inputs of a line are together in memory if `IN_LINES`, else those of all lines.
 ///
-/// A number is the sum of its parts: its first eight bits, the next and the last. The order of the
-/// inputs is that of [`_mm512_packus_epi32`], for rows and for columns.
+/// A number is the sum of its parts: its first eight bits, the next and the last, if they are
+/// truncated. The order of the inputs is that of [`_mm512_packus_epi32`], for rows and for columns.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 pub(crate) fn split<N: Split, const IN_LINES: bool, const LINES_FIRST: bool>(
     numbers: &[N::Number],
@@ -123,7 +143,11 @@ pub(crate) fn split<N: Split, const IN_LINES: bool, const LINES_FIRST: bool>(
             })
         };
         for part in 0..N::PARTS {
-            let [a, b] = [_mm512_castps_si512(rest[0]), _mm512_castps_si512(rest[1])];
+            let [mut a, mut b] = [_mm512_castps_si512(rest[0]), _mm512_castps_si512(rest[1])];
+            if N::ARE_NEAREST {
+                let half = _mm512_set1_epi32(0x8000);
+                [a, b] = [_mm512_add_epi32(a, half), _mm512_add_epi32(b, half)];
+            }
             let low = _mm512_srli_epi32::<16>(a);
             let pairs = if IN_LINES {
                 _mm512_packus_epi32(low, _mm512_srli_epi32::<16>(b))

@@ -17,8 +17,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The default of [`TranslatorOptions::batch_tokens`].
-const BATCH_TOKENS: usize = 2048;
+/// The default of [`TranslatorOptions::batch_tokens`]. In large models each step reads all weights,
+/// for few sentences as for many.
+const fn batch_tokens(n_hypotheses: usize) -> usize {
+    if n_hypotheses == 1 { 2048 } else { 3072 }
+}
 
 /// Options of a translator.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +30,8 @@ pub struct TranslatorOptions {
     pub load: LoadOptions,
     /// Options of decoding.
     pub decoding: DecodingOptions,
-    /// The maximum number of tokens of a batch, padding and beams and samples included; by default 2048.
+    /// The maximum number of tokens of a batch, padding and beams and samples included; by default
+    /// 2048, and 3072 if sentences have several hypotheses.
     pub batch_tokens: Option<NonZeroUsize>,
     /// The maximum number of sentences of a batch; by default any.
     pub batch_size: Option<NonZeroUsize>,
@@ -109,8 +113,8 @@ impl Translator {
         let prefix = prefix.map_err(|error| Error::wrong_option("target_prefix", error))?;
         let sources = SourceEncoder::new(model.tokenizer(), model.config(), model.settings());
         let [tokens, size] = batch;
-        let tokens =
-            tokens.map_or(BATCH_TOKENS, NonZeroUsize::get) / model.settings().n_hypotheses();
+        let n_hypotheses = model.settings().n_hypotheses();
+        let tokens = tokens.map_or(batch_tokens(n_hypotheses), NonZeroUsize::get) / n_hypotheses;
         let batch_limit =
             BatchLimit { tokens, sentences: size.map_or(usize::MAX, NonZeroUsize::get) };
         if model.settings().alignment_layer.is_some() && !model.gives_attentions() {

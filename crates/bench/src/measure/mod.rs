@@ -69,11 +69,7 @@ pub struct Single {
 }
 
 impl Single {
-    fn open(
-        &self,
-        shortlist: Option<PathBuf>,
-        batch_tokens: Option<NonZeroUsize>,
-    ) -> Result<Translator> {
+    fn open(&self, shortlist: Option<PathBuf>) -> Result<Translator> {
         let one = Some(NonZeroUsize::MIN);
         let load = LoadOptions {
             engine: self.engine,
@@ -84,8 +80,7 @@ impl Single {
             ..LoadOptions::default()
         };
         let decoding = DecodingOptions { beams: Some(self.beams), ..DecodingOptions::default() };
-        let options =
-            TranslatorOptions { load, decoding, batch_tokens, ..TranslatorOptions::default() };
+        let options = TranslatorOptions { load, decoding, ..TranslatorOptions::default() };
         Ok(Translator::load(ModelSource::find(&self.model)?, &options)?)
     }
 }

@@ -6,7 +6,6 @@ use cognate_runtime::{start_times, times};
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::io::{self, Write};
-use std::num::NonZeroUsize;
 use std::time::Instant;
 
 /// Measure the time of each part of a translation, on one thread
@@ -17,9 +16,6 @@ use std::time::Instant;
 pub struct Shares {
     #[command(flatten)]
     pub translator: Single,
-    /// Maximum number of tokens of a batch
-    #[arg(long, value_name = "N", default_value = "2048")]
-    pub batch_tokens: NonZeroUsize,
 }
 
 /// Times in seconds.
@@ -52,7 +48,7 @@ impl Answer {
 
 /// Runs the command.
 pub fn run(options: &Shares, out: &mut dyn Write) -> Result<()> {
-    let translator = options.translator.open(None, Some(options.batch_tokens))?;
+    let translator = options.translator.open(None)?;
     let lines =
         io::stdin().lines().collect::<io::Result<Vec<String>>>().context("standard input")?;
     // Warm-up.

@@ -40,7 +40,7 @@ pub struct Answer {
 
 /// Runs the command.
 pub fn run(options: &Text, out: &mut dyn Write) -> Result<()> {
-    let translator = options.translator.open(options.shortlist.clone(), None)?;
+    let translator = options.translator.open(options.shortlist.clone())?;
     print_line(out, &json!({ "engine": translator.engine() }))?;
     for line in io::stdin().lock().lines() {
         let request: Request = serde_json::from_str(&line.context("standard input")?)

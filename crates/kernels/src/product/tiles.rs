@@ -203,7 +203,7 @@ pub(crate) unsafe fn sum<N: Split>(
 /// # Safety
 /// Tiles are configured, and there are as many parts.
 #[inline(always)]
-unsafe fn load_rows(x: [*const u16; 2], part: usize) {
+pub(crate) unsafe fn load_rows(x: [*const u16; 2], part: usize) {
     // SAFETY: by contract.
     unsafe {
         let [upper, lower] = [x[0].add(part * TILE), x[1].add(part * TILE)];
@@ -222,7 +222,7 @@ unsafe fn load_rows(x: [*const u16; 2], part: usize) {
 /// # Safety
 /// Tiles are configured, and there are two at the pointer.
 #[inline(always)]
-unsafe fn load_weights(weights: *const u16) {
+pub(crate) unsafe fn load_weights(weights: *const u16) {
     // SAFETY: by contract.
     unsafe {
         asm!(
@@ -239,7 +239,7 @@ unsafe fn load_weights(weights: *const u16) {
 /// # Safety
 /// Tiles are configured.
 #[inline(always)]
-unsafe fn multiply_tiles() {
+pub(crate) unsafe fn multiply_tiles() {
     // SAFETY: by contract.
     unsafe {
         asm!(

@@ -32,6 +32,7 @@ fn wanted_columns_and_the_softmax_are_those_of_whole_rows() {
                     out.copy_from_slice(&rows[row * outputs..][columns.clone()]);
                 }
             },
+            None,
         );
         assert_eq!(found.len(), n);
         for (row, found) in found.iter().enumerate() {
@@ -45,11 +46,11 @@ fn wanted_columns_and_the_softmax_are_those_of_whole_rows() {
                 found.columns,
                 expected.iter().map(|&column| (column, numbers[column])).collect::<Vec<_>>()
             );
-            let scaled: Vec<f64> =
-                numbers.iter().map(|&number| f64::from(number * factor_of(row))).collect();
-            let most = scaled.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            assert_eq!(f64::from(found.largest), most);
-            let log_sum = scaled.iter().map(|number| (number - most).exp()).sum::<f64>().ln();
+            let factor = factor_of(row);
+            assert_eq!(found.largest, factor * largest(numbers));
+            let [factor, most] = [factor, found.largest].map(f64::from);
+            let terms = numbers.iter().map(|&number| (f64::from(number) * factor - most).exp());
+            let log_sum = terms.sum::<f64>().ln();
             assert!(
                 (f64::from(found.log_sum) - log_sum).abs() < 1e-6,
                 "{n} {outputs}: {} {log_sum}",
@@ -67,8 +68,8 @@ fn numbers_that_are_not_finite_are_reported() {
         let mut row = numbers(2_000, 1);
         row[place] = odd;
         let wanted = Wanted { count: 2, always: &[] };
-        let found =
-            best([1, 2_000], wanted, |_| 2.0, |_, columns, out| out.copy_from_slice(&row[columns]));
+        let copy = |_, columns, out: &mut [f32]| out.copy_from_slice(&row[columns]);
+        let found = best([1, 2_000], wanted, |_| 2.0, copy, None);
         let expected = if odd == f32::NEG_INFINITY { 2.0 * largest(&row) } else { odd };
         assert!(
             found[0].largest == expected || (odd.is_nan() && found[0].largest.is_nan()),
@@ -81,6 +82,7 @@ fn numbers_that_are_not_finite_are_reported() {
         Wanted { count: 2, always: &[] },
         |_| 1.0,
         |_, _, out| out.fill(f32::NEG_INFINITY),
+        None,
     );
     assert_eq!((found[0].largest, found[0].columns.len()), (f32::NEG_INFINITY, 2));
 }

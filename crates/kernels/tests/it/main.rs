@@ -5,6 +5,7 @@
 mod attention;
 mod best;
 mod bf16;
+mod coarse;
 mod common;
 mod elementwise;
 mod exponentials;

@@ -12,7 +12,8 @@ use cognate_export::proto::{
     ValueInfoProto,
 };
 use cognate_kernels::{
-    Best, Candidates, IntegerWeights, Parallel, Place, Rows, Screen, Wanted, best, round_to_bf16,
+    Best, Candidates, Exact, IntegerWeights, Parallel, Place, Rows, Screen, Wanted, Weights, best,
+    round_to_bf16,
 };
 use std::iter;
 use std::ops::Range;
@@ -76,18 +77,9 @@ impl Floats {
     }
 
     fn screen(&self) -> Option<&Screen> {
-        let Source { inputs, outputs, bias, bytes, .. } = &self.source;
-        let make = || {
-            let screen = Screen::new(
-                *inputs,
-                *outputs,
-                |output, row| self.source.fill(output, row),
-                bias.as_deref(),
-            );
-            bytes.release();
-            screen
-        };
-        self.screen.get_or_init(make).as_ref()
+        self.screen
+            .get_or_init(|| self.source.read_by(|n, m, fill, bias| Screen::new(n, m, fill, bias)))
+            .as_ref()
     }
 
     /// All logits of a row.
@@ -393,13 +385,29 @@ impl OutputLayer {
         if let Some(Chosen { columns, .. }) = chosen {
             always = among(columns, always);
         }
+        let (wanted, x) = (Wanted { count, always: &always }, &call.elements[self.x]);
+        let has_all = chosen.is_none();
         let product =
             self.weights.product(chosen.as_mut(), self.steps.map(|steps| call.floats(steps)));
-        let (wanted, x) = (Wanted { count, always: &always }, &call.elements[self.x]);
+        let sizes = [rows, product.outputs()];
+        // Of few chosen columns the exact logits would be most of the work.
+        if has_all
+            && let (LayerWeights::Floats(floats), Product::Floats(Packed::Floats(weights))) =
+                (&self.weights, &product)
+            && let x = &x.floats()[..rows * weights.inputs()]
+            && let Some(coarse) = weights.coarse_rows(x)
+        {
+            let multiply = |rows: Range<usize>, columns: Range<usize>, out: &mut [f32]| {
+                weights.multiply_coarsely(&coarse, (rows, columns), out, call.tensors);
+            };
+            let (source, room) = (&floats.source, Columns::default());
+            let mut exact = ExactLogits { x, weights, source, room };
+            return best(sizes, wanted, factor_of, multiply, Some(&mut exact));
+        }
         let multiply = |rows: Range<usize>, columns: Range<usize>, out: &mut [f32]| {
             product.multiply((x, rows), columns, out, call.tensors)
         };
-        let mut found = best([rows, product.outputs()], wanted, factor_of, multiply);
+        let mut found = best(sizes, wanted, factor_of, multiply, None);
         if let Some(Chosen { columns, .. }) = chosen {
             found
                 .iter_mut()
@@ -431,6 +439,30 @@ impl OutputLayer {
         }
         call.put(self.out, made);
         Ok(())
+    }
+}
+
+/// Logits of rows `x: [n, inputs]` whose product is coarse.
+struct ExactLogits<'a> {
+    x: &'a [f32],
+    weights: &'a Weights,
+    source: &'a Source,
+    room: Columns,
+}
+
+impl<'a> ExactLogits<'a> {
+    fn row(&self, row: usize) -> &'a [f32] {
+        &self.x[row * self.source.inputs..][..self.source.inputs]
+    }
+}
+
+impl Exact for ExactLogits<'_> {
+    fn error_of(&self, row: usize) -> f32 {
+        self.weights.coarse_error(self.row(row))
+    }
+
+    fn numbers_of(&mut self, row: usize, columns: &[usize]) -> Vec<f32> {
+        self.source.some(self.row(row), columns.iter().copied(), &mut self.room)
     }
 }
 

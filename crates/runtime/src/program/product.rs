@@ -47,12 +47,20 @@ impl Source {
         self.precision.read(self.bytes_of(output), row, |place, number| *place = number);
     }
 
-    /// The weights in panels. Bytes that were read are released at once, so that a large layer is
-    /// not in memory twice.
+    /// The weights in panels.
     pub(super) fn pack(&self) -> Packed {
+        self.read_by(|_, outputs, fill, bias| self.packed(outputs, fill, bias))
+    }
+
+    /// Reads all weights: numbers of inputs and outputs, the row of an output, the bias. Bytes that
+    /// were read are released at once, so that a large layer is not in memory twice.
+    pub(super) fn read_by<T>(
+        &self,
+        read: impl FnOnce(usize, usize, &mut dyn FnMut(usize, &mut [f32]), Option<&[f32]>) -> T,
+    ) -> T {
         const PART: usize = 1 << 22;
         let mut released = 0;
-        let fill = |output: usize, row: &mut [f32]| {
+        let mut fill = |output: usize, row: &mut [f32]| {
             let start = output * self.size();
             if start >= released + PART {
                 self.bytes.release_part(released..start);
@@ -60,9 +68,9 @@ impl Source {
             }
             self.fill(output, row);
         };
-        let packed = self.packed(self.outputs, fill, self.bias.as_deref());
+        let found = read(self.inputs, self.outputs, &mut fill, self.bias.as_deref());
         self.bytes.release();
-        packed
+        found
     }
 
     /// The columns of some outputs.

@@ -242,7 +242,8 @@ impl<C: Columns> Product<'_, C> {
                         )
                     };
                     if depth.end == self.inputs.end {
-                        self.write(some, some_columns.clone(), sums);
+                        let place = (some, some_columns.clone());
+                        write(sums, self.bias, place, (self.out, self.right.n()));
                     }
                 }
             }
@@ -251,27 +252,32 @@ impl<C: Columns> Product<'_, C> {
         room.trim();
         ROOM.set(room);
     }
+}
 
-    /// Adds the bias to the sums of up to 32 rows and writes them.
-    #[target_feature(enable = "avx512f")]
-    fn write(&self, rows: Range<usize>, columns: Range<usize>, sums: &[f32]) {
-        let outputs = self.right.n();
-        for (index, row) in rows.enumerate() {
-            for (place, start) in columns.clone().step_by(ROWS).enumerate() {
-                let n = (columns.end - start).min(ROWS);
-                let mask = ((1_u32 << n) - 1) as u16;
-                let sums = &sums[place / 2 * SUMS + index * BLOCK + place % 2 * ROWS..][..ROWS];
-                // SAFETY: each thread writes its own rows and columns; there are as many numbers
-                // as the mask has bits, and as many sums as a vector has.
-                unsafe {
-                    let bias = match self.bias {
-                        Some(bias) => _mm512_maskz_loadu_ps(mask, bias[start..][..n].as_ptr()),
-                        None => _mm512_setzero_ps(),
-                    };
-                    let numbers = _mm512_add_ps(_mm512_loadu_ps(sums.as_ptr()), bias);
-                    let out = self.out.part(row * outputs + start, n);
-                    _mm512_mask_storeu_ps(out.as_mut_ptr(), mask, numbers);
-                }
+/// Adds the bias of some columns, if there is one, to the sums of up to 32 rows, and writes them:
+/// numbers `[rows, width]`.
+#[target_feature(enable = "avx512f")]
+pub(crate) fn write(
+    sums: &[f32],
+    bias: Option<&[f32]>,
+    (rows, columns): (Range<usize>, Range<usize>),
+    (out, width): (&Shared<'_, f32>, usize),
+) {
+    for (index, row) in rows.enumerate() {
+        for (place, start) in columns.clone().step_by(ROWS).enumerate() {
+            let n = (columns.end - start).min(ROWS);
+            let mask = ((1_u32 << n) - 1) as u16;
+            let sums = &sums[place / 2 * SUMS + index * BLOCK + place % 2 * ROWS..][..ROWS];
+            // SAFETY: each thread writes its own rows and columns; there are as many numbers
+            // as the mask has bits, and as many sums as a vector has.
+            unsafe {
+                let bias = match bias {
+                    Some(bias) => _mm512_maskz_loadu_ps(mask, bias[start..][..n].as_ptr()),
+                    None => _mm512_setzero_ps(),
+                };
+                let numbers = _mm512_add_ps(_mm512_loadu_ps(sums.as_ptr()), bias);
+                let out = out.part(row * width + start, n);
+                _mm512_mask_storeu_ps(out.as_mut_ptr(), mask, numbers);
             }
         }
     }

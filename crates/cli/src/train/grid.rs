@@ -62,7 +62,7 @@ impl Grid {
             if !messages::is_quiet() {
                 messages::note(format_args!("run {} of {count}: {name}", index + 1));
             }
-            let trained = run.train(cell.config.clone(), &cell.folder, beginning(&cell.folder)?);
+            let trained = run.train(cell.config.clone(), &cell.folder, beginning(&cell.folder));
             let (outcome, n_parameters) = match trained {
                 Err(error) if has_diverged(&error) => {
                     messages::error(&error.context(name.clone()));
@@ -108,15 +108,11 @@ fn has_diverged(error: &anyhow::Error) -> bool {
 }
 
 /// Resumes a run that was saved; another starts again.
-fn beginning(folder: &Path) -> Result<Beginning> {
-    let Ok(entries) = fs::read_dir(folder) else { return Ok(Beginning::Fresh) };
-    let is_saved = entries
-        .flatten()
-        .any(|entry| entry.file_name().to_string_lossy().starts_with("checkpoint-"));
-    if is_saved {
-        return Ok(Beginning::Resume);
-    }
-    fs::remove_dir_all(folder)
-        .with_context(|| format!("{}: cannot be removed", folder.display()))?;
-    Ok(Beginning::Fresh)
+fn beginning(folder: &Path) -> Beginning {
+    let is_saved = fs::read_dir(folder).is_ok_and(|mut entries| {
+        entries.any(|entry| {
+            entry.is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with("checkpoint-"))
+        })
+    });
+    if is_saved { Beginning::Resume } else { Beginning::Fresh }
 }

@@ -150,7 +150,13 @@ fn choices_are_compared() {
     assert_snapshot!(with_dir(&again, folder.path()), @"cognate: error: DIR/out: expected an empty or new folder; continue with --resume, or choose another");
     // As if one had been interrupted before it was saved.
     let unsaved = folder.path().join("out/norm_placement=post,biases=false");
-    fs::remove_dir_all(unsaved.join("checkpoint-110")).unwrap();
+    for entry in fs::read_dir(&unsaved).unwrap().map(|entry| entry.unwrap()) {
+        match entry.file_name().to_str().unwrap() {
+            "log.jsonl" | "training.toml" => {}
+            "checkpoint-110" => fs::remove_dir_all(entry.path()).unwrap(),
+            _ => fs::remove_file(entry.path()).unwrap(),
+        }
+    }
     let resumed = run(&[&common[..], &grid, &["--resume"]].concat());
     assert_eq!(
         resumed.err.matches("all updates made").count()

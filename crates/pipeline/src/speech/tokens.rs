@@ -148,11 +148,12 @@ impl SpeechTokens {
         self.no_timestamps + 1
     }
 
-    pub(super) fn rules(&self) -> TimestampRules {
+    /// `max_initial` is the latest initial timestamp, in steps, of a model that does not say one.
+    pub(super) fn rules(&self, max_initial: Option<usize>) -> TimestampRules {
         TimestampRules {
             no_timestamps: self.no_timestamps,
             first: self.first_timestamp(),
-            max_initial: self.max_initial,
+            max_initial: self.max_initial.or(max_initial),
         }
     }
 

@@ -15,6 +15,9 @@ use ndarray::ArrayD;
 use std::io::Write as _;
 use std::ops::ControlFlow;
 
+/// The latest initial timestamp of OpenAI's semantics, 1 s, in steps of 20 ms.
+const INITIAL_STEPS: usize = 50;
+
 /// The text of a window.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct WindowText {
@@ -190,7 +193,9 @@ impl WindowDecoder<'_> {
                 self.positions
             }),
             max_length: if is_openai { self.positions + 1 } else { self.positions },
-            timestamps: options.timestamps.then(|| self.tokens.rules()),
+            timestamps: options
+                .timestamps
+                .then(|| self.tokens.rules(is_openai.then_some(INITIAL_STEPS))),
             suppressed_tokens: self.suppressed(),
             observe: Some(Observe { after: self.tokens.start, token: self.tokens.no_speech }),
             ..self.settings.clone()

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,9 @@ const MODEL: &str = "model.safetensors";
 const STATE: &str = "training_state.safetensors";
 const RUN: &str = "training.json";
 const PREFIX: &str = "checkpoint-";
+pub(super) const LOG: &str = "log.jsonl";
+/// What a run writes before its first checkpoint.
+const UNSAVED: [&str; 3] = [LOG, "training.toml", "tensorboard"];
 
 /// The version of the format of [`Run`].
 const FORMAT: u32 = 1;
@@ -105,7 +109,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Returns an error unless the folder is empty or does not exist.
+    /// Returns an error unless the folder is empty, does not exist, or only contains a run that ended
+    /// before its first checkpoint, which is removed.
     pub(super) fn check_vacant(path: &Path) -> Result<()> {
         let mut output = Self::at(path);
         output.lock()?;
@@ -114,12 +119,20 @@ impl Output {
 
     fn expect_vacant(&self) -> Result<()> {
         remove_leftovers(&self.path, None);
-        let is_empty = match fs::read_dir(&self.path) {
-            Ok(mut entries) => entries.next().is_none(),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
+        let entries: Vec<_> = match fs::read_dir(&self.path) {
+            Ok(entries) => entries.flatten().collect(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) => Err(self.problem(format!("expected a folder to write into: {error}")))?,
         };
-        if !is_empty {
+        let names: Vec<_> = entries.iter().map(|entry| entry.file_name()).collect();
+        let is_of_run = |name: &OsString| UNSAVED.iter().any(|unsaved| name == unsaved);
+        if self.path.join(LOG).is_file() && names.iter().all(is_of_run) {
+            for path in entries.iter().map(|entry| entry.path()) {
+                let removed =
+                    if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+                removed.map_err(|error| self.problem(error.to_string()))?;
+            }
+        } else if !names.is_empty() {
             let way = if self.checkpoints()?.is_empty() {
                 "expected an empty folder or none; name another"
             } else {

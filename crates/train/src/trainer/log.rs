@@ -7,11 +7,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::checkpoint::Output;
+use super::checkpoint::{LOG, Output};
 use super::events::{Stretch, Validation};
 use crate::error::{Cause, Error, Result};
-
-const LOG: &str = "log.jsonl";
 
 /// The maximum number of bytes of a line.
 const MOST_IN_A_LINE: u64 = 1 << 16;

@@ -525,6 +525,15 @@ fn what_cannot_begin_is_refused() {
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("thesis.txt"), "mine").unwrap();
     assert_snapshot!(folder.shown(refusal(&good, &foreign, Beginning::Fresh, &*ort)), @"foreign: expected an empty folder or none; name another");
+    fs::write(foreign.join("log.jsonl"), "").unwrap();
+    assert!(refusal(&good, &foreign, Beginning::Fresh, &*ort).ends_with("; name another"));
+    // A run that was killed before its first checkpoint is not in the way.
+    fs::remove_file(foreign.join("thesis.txt")).unwrap();
+    fs::write(foreign.join("training.toml"), "").unwrap();
+    drop(
+        Trainer::new(good.clone(), &foreign, Beginning::Fresh, Machine::alone(&*ort, Device::Cpu))
+            .unwrap(),
+    );
     let file = folder.write("file", "");
     assert_snapshot!(folder.shown(refusal(&good, &file, Beginning::Fresh, &*ort)), @"file: expected a folder to write into: Not a directory (os error 20)");
 }

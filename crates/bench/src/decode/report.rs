@@ -195,7 +195,8 @@ impl Report {
              - *of the limit*: the share of the highest speed that the same machine reaches, before or after the same calls, if each step only\n  \
              reads its weights once, as fast as the best program reads the same number of bytes repeatedly (caches hold a part of them), or\n  \
              only multiplies its rows by them, as fast as the best program multiplies, whichever takes longer; without attention.\n  \
-             Greedy steps of Cognate read and multiply the output layer in 8 bits: of few tokens it then computes the logits exactly.\n\
+             Greedy steps of Cognate read and multiply the output layer in 8 bits: of few tokens it then computes the logits exactly.\n  \
+             With beams in f32, on processors with AMX-BF16, products of 16 bits are summed to the softmax, but for its largest terms.\n\
              - *outside the graph*: the share of Cognate's time outside of the engine's sessions.\n\
              - *GB/s of 8, 32, 64 workers*: what so many workers read if each keeps its speed. They share the memory of the weights and no\n  \
              locks, but each reads all of them at each step. Twelve channels of DDR5-4800 give 460 GB/s: where workers read more, memory is\n  \

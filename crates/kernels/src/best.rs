@@ -1,7 +1,7 @@
 //! The largest numbers of a product's rows and the softmax of these, in one pass with the product:
 //! no row is ever written completely.
 
-use crate::exponential::{exponential, exponentials};
+use crate::exponential::exponential;
 use crate::instructions::arch;
 use crate::screen::{Wanted, nth_largest};
 use pulp::{Simd, WithSimd};
@@ -20,6 +20,7 @@ const STEP: usize = 128;
 const CACHED: usize = 1 << 17;
 /// Number of vectors per iteration, for instruction-level parallelism; also of exponentials.
 const VECTORS: usize = 4;
+const LANES: usize = 64;
 
 /// Number of terms of a softmax that are corrected if numbers are not exact.
 const TERMS: usize = 8;
@@ -296,27 +297,41 @@ struct Exponentials<'a> {
 impl WithSimd for Exponentials<'_> {
     type Output = f32;
 
-    #[allow(clippy::needless_range_loop, reason = "constant places keep sums in registers")]
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> f32 {
+    fn with_simd<S: Simd>(self, _: S) -> f32 {
+        // Instruction sets with vectors have fused multiply-add.
+        if S::F32_LANES > 1 { self.sum::<true>() } else { self.sum::<false>() }
+    }
+}
+
+impl Exponentials<'_> {
+    #[allow(
+        clippy::needless_range_loop,
+        reason = "closures are not always inlined into functions of other instruction sets"
+    )]
+    #[inline(always)]
+    fn sum<const FUSED: bool>(self) -> f32 {
         let Self { numbers, factor, largest } = self;
-        let (vectors, rest) = S::as_simd_f32s(numbers);
-        let (whole, last) = vectors.as_chunks::<VECTORS>();
-        let [factors, offset] = [factor, -largest].map(|number| simd.splat_f32s(number));
-        let term = |numbers| exponentials(simd, simd.mul_add_e_f32s(numbers, factors, offset));
-        let mut sums = [simd.splat_f32s(0.0); VECTORS];
-        for vectors in whole {
-            for place in 0..VECTORS {
-                sums[place] = simd.add_f32s(sums[place], term(vectors[place]));
+        let (whole, rest) = numbers.as_chunks::<LANES>();
+        let mut lanes = [0.0_f32; LANES];
+        for numbers in whole {
+            for lane in 0..LANES {
+                lanes[lane] += exponential::<FUSED, 6>(numbers[lane] * factor - largest);
             }
         }
-        for &vector in last {
-            sums[0] = simd.add_f32s(sums[0], term(vector));
+        for half in [LANES / 2, LANES / 4] {
+            for lane in 0..half {
+                lanes[lane] += lanes[lane + half];
+            }
         }
-        let [a, b, c, d] = sums;
-        let sum = simd.reduce_sum_f32s(simd.add_f32s(simd.add_f32s(a, c), simd.add_f32s(b, d)));
-        let of_rest = rest.iter().map(|number| exponential::<false, 6>(number * factor - largest));
-        sum + of_rest.sum::<f32>()
+        let mut sum = 0.0;
+        for lane in 0..LANES / 4 {
+            sum += lanes[lane];
+        }
+        for index in 0..rest.len() {
+            sum += exponential::<FUSED, 6>(rest[index] * factor - largest);
+        }
+        sum
     }
 }
 

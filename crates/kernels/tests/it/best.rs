@@ -46,11 +46,11 @@ fn wanted_columns_and_the_softmax_are_those_of_whole_rows() {
                 found.columns,
                 expected.iter().map(|&column| (column, numbers[column])).collect::<Vec<_>>()
             );
-            let factor = factor_of(row);
-            assert_eq!(found.largest, factor * largest(numbers));
-            let [factor, most] = [factor, found.largest].map(f64::from);
-            let terms = numbers.iter().map(|&number| (f64::from(number) * factor - most).exp());
-            let log_sum = terms.sum::<f64>().ln();
+            let scaled: Vec<f64> =
+                numbers.iter().map(|&number| f64::from(number * factor_of(row))).collect();
+            let most = scaled.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            assert_eq!(f64::from(found.largest), most);
+            let log_sum = scaled.iter().map(|number| (number - most).exp()).sum::<f64>().ln();
             assert!(
                 (f64::from(found.log_sum) - log_sum).abs() < 1e-6,
                 "{n} {outputs}: {} {log_sum}",

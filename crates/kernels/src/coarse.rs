@@ -9,7 +9,7 @@ mod tiles;
 
 use crate::panels::{Lines, panels_of};
 use crate::parallel::{Parallel, Shared, by_columns};
-use crate::product::Weights;
+use crate::product::{Weights, length};
 use std::ops::Range;
 
 /// Columns of a panel, and rows of a block.
@@ -89,14 +89,4 @@ impl Weights {
 /// Numbers of the parts of 32 rows.
 fn parts_of_block(inputs: usize) -> usize {
     inputs.div_ceil(BLOCK) * 2 * BLOCK * BLOCK
-}
-
-/// The length of a vector.
-pub(crate) fn length(row: &[f32]) -> f32 {
-    const LANES: usize = 16;
-    let mut squares = [0.0; LANES];
-    for some in row.chunks(LANES) {
-        squares.iter_mut().zip(some).for_each(|(square, number)| *square += number * number);
-    }
-    squares.iter().sum::<f32>().sqrt()
 }

@@ -12,7 +12,6 @@
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) mod tiles;
 
-use crate::coarse::length;
 use crate::instructions::arch;
 use crate::panels::{Lines, Tiles, panels_of, tiles};
 use crate::parallel::{Parallel, Shared, by_columns};
@@ -197,6 +196,16 @@ impl Weights {
 /// The columns of a panel on this processor.
 pub(crate) fn columns_of_panels() -> usize {
     arch().dispatch(Columns)
+}
+
+/// The length of a vector.
+pub(crate) fn length(row: &[f32]) -> f32 {
+    const LANES: usize = 16;
+    let mut squares = [0.0; LANES];
+    for some in row.chunks(LANES) {
+        squares.iter_mut().zip(some).for_each(|(square, number)| *square += number * number);
+    }
+    squares.iter().sum::<f32>().sqrt()
 }
 
 /// Writes the weights of an output to its column of a panel.

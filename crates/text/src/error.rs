@@ -137,6 +137,8 @@ pub(crate) enum Cause {
     Unwritable { file: String, reason: String },
 
     // lines
+    #[error("{file}: compressed with {format}; expected text: decompress the file first")]
+    Compressed { file: String, format: &'static str },
     #[error("{file}: line {line}: not UTF-8 at byte {byte}; convert the file to UTF-8")]
     NotUtf8 { file: String, line: usize, byte: usize },
     #[error(
@@ -182,6 +184,7 @@ impl Error {
             | Cause::BadMerge { .. }
             | Cause::NotSentencePiece { .. }
             | Cause::BadCharsmap { .. }
+            | Cause::Compressed { .. }
             | Cause::NotUtf8 { .. }
             | Cause::LongLine { .. } => ErrorKind::Format,
             Cause::NegativeId { .. }

@@ -16,6 +16,10 @@ const MAX_LINE_BYTES: usize = 1 << 20;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
+/// How compressed files begin: no UTF-8.
+const COMPRESSIONS: [(&[u8], &str); 3] =
+    [(b"\x1f\x8b", "gzip"), (b"\xfd7zXZ", "xz"), (b"\x28\xb5\x2f\xfd", "zstd")];
+
 /// An iterator over the lines of a text; it ends after the first error.
 ///
 /// ```
@@ -83,6 +87,10 @@ impl<R: BufRead> Lines<R> {
         }
         if line == 1 && bytes.starts_with(BYTE_ORDER_MARK.to_string().as_bytes()) {
             bytes.drain(..BYTE_ORDER_MARK.len_utf8());
+        }
+        let compression = COMPRESSIONS.iter().find(|(start, _)| bytes.starts_with(start));
+        if let (1, Some((_, format))) = (line, compression) {
+            Err(Cause::Compressed { file: file(), format })?;
         }
         if bytes.len() > MAX_LINE_BYTES {
             Err(Cause::LongLine { file: file(), line, limit: MAX_LINE_BYTES })?;

@@ -56,7 +56,7 @@ impl Grid {
             self.out.display()
         );
         let (mut ending, count) = (Ending::Updates, self.runs.len());
-        let mut diverged = Vec::new();
+        let (mut diverged, mut failed) = (Vec::new(), None);
         for (index, (cell, parameters)) in self.runs.iter_mut().enumerate() {
             let name = cell.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if !messages::is_quiet() {
@@ -69,7 +69,11 @@ impl Grid {
                     diverged.push(name);
                     continue;
                 }
-                trained => trained.with_context(|| name)?,
+                Err(error) => {
+                    failed = Some(error.context(name));
+                    break;
+                }
+                Ok(trained) => trained,
             };
             *parameters = Some(n_parameters);
             if outcome.ending == Ending::Stopped {
@@ -78,6 +82,9 @@ impl Grid {
             }
         }
         self.write_table(out)?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
         ensure!(
             diverged.is_empty(),
             "--grid: {} of {count} runs diverged: {}",

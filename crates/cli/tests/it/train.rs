@@ -193,6 +193,27 @@ fn a_grid_goes_on_after_a_run_that_diverges() {
     assert_eq!(csv.lines().count(), 2, "{csv}");
 }
 
+/// A folder that no run wrote is kept, and the table has the runs before it.
+#[test]
+fn a_grid_keeps_what_it_did_not_write() {
+    if let Err(error) = Engine::Ort.open(Device::Cpu) {
+        return cognate_testing::skip(&error.to_string());
+    }
+    let folder = folder();
+    let (settings, out) = (path(folder.path(), "small.toml"), path(folder.path(), "out"));
+    let notes = folder.path().join("out/seed=2/notes.txt");
+    fs::create_dir_all(notes.parent().unwrap()).unwrap();
+    fs::write(&notes, "mine").unwrap();
+    let grid = ["--max-updates", "3", "--grid", "seed=1,2", "--resume"];
+    let ended = run(&[&["train", &settings, "--out", &out][..], &grid].concat());
+    assert_eq!(ended.status, Some(1), "{}", ended.err);
+    let last = with_dir(ended.err.lines().last().unwrap(), folder.path());
+    assert_snapshot!(last, @"cognate: error: seed=2: DIR/out/seed=2: expected an empty folder or none; name another");
+    assert!(notes.is_file());
+    let csv = fs::read_to_string(path(folder.path(), "out/grid.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 2, "{csv}");
+}
+
 /// SIGINT lets a run save its state.
 #[cfg(unix)]
 #[test]

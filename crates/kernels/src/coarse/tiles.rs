@@ -6,12 +6,11 @@ use crate::panels::Lines;
 use crate::parallel::Shared;
 use crate::prefetch::ask;
 use crate::product::tiles::blocks::{SUMS, write};
-use crate::product::tiles::{load_rows, load_weights, multiply_tiles};
+use crate::product::tiles::{load_rows, load_sums, load_weights, multiply_tiles, store_sums};
 use crate::product::{Packed, Panels, Weights};
 use crate::split::{Coarse, Split, TILE, WIDTH, split_rows};
 use crate::tiles::{Configured, ROWS};
 use half::f16;
-use std::arch::asm;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
@@ -112,26 +111,15 @@ unsafe fn sum(
     bias: Option<&[f32]>,
     (sums, width): (*mut f32, usize),
 ) {
-    let line = width * size_of::<f32>();
-    let lower = sums.wrapping_add(ROWS * width);
-    // Each row begins with the same bias.
-    let (from, line_from) = bias.map_or((sums.cast_const(), line), |bias| (bias.as_ptr(), 0));
-    let lower_from = from.wrapping_byte_add(ROWS * line_from);
-    let needed = weights.len() / 2;
+    let (line, needed) = (width * size_of::<f32>(), weights.len() / 2);
     assert!(x.iter().all(|x| x.len() >= needed) && bias.is_none_or(|bias| bias.len() >= BLOCK));
     // SAFETY: by contract, and as just asserted.
     unsafe {
-        asm!(
-            "tileloadd tmm0, [{upper} + {line}]",
-            "tileloadd tmm1, [{upper} + {line} + 64]",
-            "tileloadd tmm2, [{lower} + {line}]",
-            "tileloadd tmm3, [{lower} + {line} + 64]",
-            upper = in(reg) from,
-            lower = in(reg) lower_from,
-            line = in(reg) line_from,
-            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-            options(nostack, readonly),
-        );
+        match bias {
+            // Each row begins with it.
+            Some(bias) => load_sums(bias.as_ptr(), 0),
+            None => load_sums(sums, line),
+        }
         for block in 0..weights.len() / PARTS {
             let x = x.map(|x| x.as_ptr().add(block * 2 * TILE));
             let weights = weights.as_ptr().add(block * PARTS);
@@ -144,16 +132,7 @@ unsafe fn sum(
             load_rows(x, 0);
             multiply_tiles();
         }
-        asm!(
-            "tilestored [{upper} + {line}], tmm0",
-            "tilestored [{upper} + {line} + 64], tmm1",
-            "tilestored [{lower} + {line}], tmm2",
-            "tilestored [{lower} + {line} + 64], tmm3",
-            upper = in(reg) sums,
-            lower = in(reg) lower,
-            line = in(reg) line,
-            options(nostack),
-        );
+        store_sums(sums, line);
     }
 }
 

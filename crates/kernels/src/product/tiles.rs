@@ -135,8 +135,7 @@ pub(crate) unsafe fn sum<N: Split>(
     assert_eq!(sums.len(), BLOCK * BLOCK, "the sums of a block");
     /// Bytes from one row of sums to the next.
     const LINE: usize = BLOCK * size_of::<f32>();
-    let upper = sums.as_mut_ptr();
-    let lower = upper.wrapping_add(ROWS * BLOCK);
+    let sums = sums.as_mut_ptr();
     // SAFETY: the caller's; the block has as many sums as are read and written.
     unsafe {
         if first {
@@ -149,17 +148,7 @@ pub(crate) unsafe fn sum<N: Split>(
                 options(nostack, nomem),
             );
         } else {
-            asm!(
-                "tileloadd tmm0, [{upper} + {line}]",
-                "tileloadd tmm1, [{upper} + {line} + 64]",
-                "tileloadd tmm2, [{lower} + {line}]",
-                "tileloadd tmm3, [{lower} + {line} + 64]",
-                upper = in(reg) upper,
-                lower = in(reg) lower,
-                line = in(reg) LINE,
-                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                options(nostack, readonly),
-            );
+            load_sums(sums, LINE);
         }
         for block in 0..count {
             let place = block * N::Row::PARTS * TILE;
@@ -187,14 +176,48 @@ pub(crate) unsafe fn sum<N: Split>(
             load_rows(x, 0);
             multiply_tiles();
         }
+        store_sums(sums, LINE);
+    }
+}
+
+/// Reads the sums of a block, whose rows are `line` bytes apart.
+///
+/// # Safety
+/// Tiles are configured, and there are 32 numbers in each of the 32 rows.
+#[inline(always)]
+pub(crate) unsafe fn load_sums(sums: *const f32, line: usize) {
+    // SAFETY: by contract.
+    unsafe {
+        asm!(
+            "tileloadd tmm0, [{upper} + {line}]",
+            "tileloadd tmm1, [{upper} + {line} + 64]",
+            "tileloadd tmm2, [{lower} + {line}]",
+            "tileloadd tmm3, [{lower} + {line} + 64]",
+            upper = in(reg) sums,
+            lower = in(reg) sums.wrapping_byte_add(ROWS * line),
+            line = in(reg) line,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            options(nostack, readonly),
+        );
+    }
+}
+
+/// Writes the sums of a block, as [`load_sums`] reads them.
+///
+/// # Safety
+/// As for [`load_sums`].
+#[inline(always)]
+pub(crate) unsafe fn store_sums(sums: *mut f32, line: usize) {
+    // SAFETY: by contract.
+    unsafe {
         asm!(
             "tilestored [{upper} + {line}], tmm0",
             "tilestored [{upper} + {line} + 64], tmm1",
             "tilestored [{lower} + {line}], tmm2",
             "tilestored [{lower} + {line} + 64], tmm3",
-            upper = in(reg) upper,
-            lower = in(reg) lower,
-            line = in(reg) LINE,
+            upper = in(reg) sums,
+            lower = in(reg) sums.wrapping_byte_add(ROWS * line),
+            line = in(reg) line,
             options(nostack),
         );
     }

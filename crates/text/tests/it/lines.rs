@@ -17,6 +17,7 @@ fn error(bytes: &[u8]) -> String {
 fn errors_name_the_line_and_the_byte() {
     assert_snapshot!(error(b"a\nb\nA man in a blue \xfchirt\nd\n"), @"train.en: line 3: not UTF-8 at byte 17; convert the file to UTF-8");
     assert_snapshot!(error(b"\xff\xfea\0\n\0"), @"train.en: line 1: not UTF-8 at byte 1; convert the file to UTF-8");
+    assert_snapshot!(error(b"\x1f\x8b\x08\0"), @"train.en: compressed with gzip; expected text: decompress the file first");
     assert_snapshot!(error(&vec![b'x'; (1 << 20) + 1]), @"train.en: line 1: longer than 1048576 bytes; expected text with one sentence a line");
 }
 

@@ -166,7 +166,8 @@ impl Run<'_> {
         }
         let mut bar = Bar::new(quiet, trainer.updates());
         let writes_events = self.options.tensorboard && self.machine.ranks.rank() == 0;
-        let mut events = writes_events.then(|| EventFile::create(out)).transpose()?;
+        let mut events =
+            writes_events.then(|| EventFile::create(out, trainer.updates())).transpose()?;
         let mut written = Ok(());
         self.signals.trains.store(true, Ordering::Relaxed);
         let outcome = trainer.run(&mut |event| {

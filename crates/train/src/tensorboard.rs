@@ -18,12 +18,12 @@ pub struct EventFile {
 }
 
 impl EventFile {
-    /// Creates a file in the folder of a run. TensorBoard reads it together with those of earlier
-    /// parts.
+    /// Creates a file in the folder of a run that has made so many updates. TensorBoard reads it
+    /// together with those of earlier parts, without events of later updates, whose work was lost.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn create(out: &Path) -> Result<Self> {
+    pub fn create(out: &Path, updates: u64) -> Result<Self> {
         let folder = out.join("tensorboard");
         let path = folder.join(format!("events.out.tfevents.{:.0}.cognate", now() * 1e3));
         let file = fs::create_dir_all(&folder)
@@ -31,6 +31,7 @@ impl EventFile {
             .map_err(|error| unwritable(&path, &error))?;
         let mut events = Self { file, path };
         events.record(&event(now(), 0, Content::Version))?;
+        events.record(&event(now(), updates + 1, Content::Start))?;
         Ok(events)
     }
 
@@ -98,10 +99,12 @@ fn now() -> f64 {
 enum Content<'s> {
     /// The version of the format, in the first event.
     Version,
+    /// The start of a process: no earlier event of this step or a later one counts.
+    Start,
     Scalars(&'s [(&'s str, f64)]),
 }
 
-/// `Event { wall_time = 1, step = 2, file_version = 3, summary = 5 }`
+/// `Event { wall_time = 1, step = 2, file_version = 3, summary = 5, session_log = 7 }`
 fn event(time: f64, step: u64, content: Content<'_>) -> Vec<u8> {
     let mut event = vec![0x09];
     event.extend(time.to_le_bytes());
@@ -111,6 +114,8 @@ fn event(time: f64, step: u64, content: Content<'_>) -> Vec<u8> {
     }
     match content {
         Content::Version => field(&mut event, 3, b"brain.Event:2"),
+        // `SessionLog { status = 1 }`, which is `START`.
+        Content::Start => field(&mut event, 7, &[0x08, 1]),
         Content::Scalars(scalars) => {
             let mut summary = Vec::new();
             for (tag, value) in scalars {
@@ -162,15 +167,18 @@ mod tests {
     #[test]
     fn records_are_those_of_tensorboard() {
         let first = record(&event(1_700_000_000.5, 0, Content::Version));
-        let second = record(&event(
+        let second = record(&event(1_700_000_000.75, 41, Content::Start));
+        let third = record(&event(
             1_700_000_001.25,
             300,
             Content::Scalars(&[("train/loss", 2.5), ("valid/bleu", 0.0)]),
         ));
-        let found: String = first.iter().chain(&second).map(|byte| format!("{byte:02x}")).collect();
-        let expected = "1800000000000000a37f4b220900002040fc54d9411a0d627261696e2e4576656e743a322b3531103400000000000000\
-                        5e33175c0900005040fc54d94110ac022a260a110a0a747261696e2f6c6f737315000020400a110a0a76616c69642f62\
-                        6c65751500000000926de0dc";
+        let all = [first, second, third].concat();
+        let found: String = all.iter().map(|byte| format!("{byte:02x}")).collect();
+        let expected = "1800000000000000a37f4b220900002040fc54d9411a0d627261696e2e4576656e743a322b353110\
+                        0f000000000000006d532b090900003040fc54d94110293a020801999a81ad\
+                        34000000000000005e33175c0900005040fc54d94110ac022a260a110a0a747261696e2f6c6f7373150000\
+                        20400a110a0a76616c69642f626c65751500000000926de0dc";
         assert_eq!(found, expected);
     }
 }

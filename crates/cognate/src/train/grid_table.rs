@@ -25,7 +25,8 @@ const COLUMNS: [&str; 7] =
 #[derive(Default)]
 struct Results {
     updates: u64,
-    best: Option<Validation>,
+    /// Of the best model, or of the average if that is the result.
+    model: Option<Validation>,
     tokens_per_second: f64,
     seconds: f64,
 }
@@ -42,16 +43,18 @@ impl GridTable {
         metric: Metric,
     ) -> Result<Self> {
         let row = |(run, parameters): (&GridRun, usize)| {
-            let Results { updates, best, tokens_per_second, seconds } = results(&run.folder)?;
+            let averages = run.config.schedule.average_checkpoints > 1;
+            let Results { updates, model, tokens_per_second, seconds } =
+                results(&run.folder, averages)?;
             let digits = |number: Option<f64>, digits: usize| {
                 number.map_or_else(String::new, |number| format!("{number:.digits$}"))
             };
             let numbers = [
                 parameters.to_string(),
                 updates.to_string(),
-                digits(best.map(|best| best.valid_loss), 4),
-                digits(best.map(|best| best.perplexity), 3),
-                digits(best.and_then(|best| best.bleu), 2),
+                digits(model.map(|model| model.valid_loss), 4),
+                digits(model.map(|model| model.perplexity), 3),
+                digits(model.and_then(|model| model.bleu), 2),
                 format!("{tokens_per_second:.0}"),
                 format!("{:.1}", seconds / 60.0),
             ];
@@ -124,9 +127,10 @@ impl fmt::Display for GridTable {
     }
 }
 
-/// Reads a run's log.
-fn results(folder: &Path) -> Result<Results> {
+/// Reads a run's log. An average of checkpoints is the second validation after an update.
+fn results(folder: &Path, averages: bool) -> Result<Results> {
     let (mut found, mut speeds) = (Results::default(), Vec::new());
+    let (mut best, mut average, mut validated) = (None, None, None);
     let failed = |error| Error::new(ErrorKind::Input, error);
     for line in read_log(folder).map_err(failed)? {
         let (update, seconds) = match line {
@@ -135,12 +139,16 @@ fn results(folder: &Path) -> Result<Results> {
                 (stretch.update, stretch.seconds)
             }
             LogLine::Validation(validation) => {
-                found.best = Some(validation).filter(|validation| validation.best).or(found.best);
+                let is_average = averages && validated == Some(validation.update);
+                average = is_average.then_some(validation);
+                best = Some(validation).filter(|validation| validation.best).or(best);
+                validated = Some(validation.update);
                 (validation.update, validation.seconds)
             }
         };
         (found.updates, found.seconds) = (found.updates.max(update), found.seconds.max(seconds));
     }
+    found.model = average.or(best);
     speeds.sort_by(f64::total_cmp);
     found.tokens_per_second = speeds.get(speeds.len() / 2).copied().unwrap_or_default();
     Ok(found)

@@ -19,17 +19,22 @@ fn numbers_are_readable() {
 #[test]
 fn the_best_run_of_a_grid_is_first() {
     let folder = tempfile::tempdir().unwrap();
-    let runs = [("layer", 10, 2.0), ("rms", 8, 1.0)].map(|(norm, parameters, loss)| {
-        let run = GridRun {
-            values: vec![norm.into()],
-            config: TrainingConfig::default(),
-            folder: folder.path().join(norm),
-        };
+    // The first one publishes an average, whose validation is the last.
+    let logs = [("layer", 10, &[2.5, 2.0][..]), ("rms", 8, &[1.0])];
+    let runs = logs.map(|(norm, parameters, losses)| {
+        let mut config = TrainingConfig::default();
+        config.schedule.average_checkpoints = losses.len();
+        let run =
+            GridRun { values: vec![norm.into()], config, folder: folder.path().join(norm) };
         fs::create_dir(&run.folder).unwrap();
-        let log = format!(
-            r#"{{"update":9,"epoch":1,"valid_loss":{loss},"valid_nll":1.0,"perplexity":2.7,"best":true,"seconds":60}}"#
-        );
-        fs::write(run.folder.join("log.jsonl"), log + "\n").unwrap();
+        let line = |loss: &f64| {
+            let best = loss == &losses[0];
+            format!(
+                r#"{{"update":9,"epoch":1,"valid_loss":{loss},"valid_nll":1.0,"perplexity":2.7,"best":{best},"seconds":60}}"#
+            ) + "\n"
+        };
+        fs::write(run.folder.join("log.jsonl"), losses.iter().map(line).collect::<String>())
+            .unwrap();
         (run, parameters)
     });
     let runs = runs.iter().map(|(run, parameters)| (run, *parameters));

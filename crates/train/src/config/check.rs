@@ -3,6 +3,7 @@
 use std::fmt::{self, Display};
 
 use cognate_model::{Activation, DropoutRates, PositionKind};
+use serde::Serialize;
 
 use super::choices::{Decay, Metric, OptimiserAlgorithm, PieceAlgorithm, Vocabularies};
 use super::sections::{Model, Text, Tokenizer, TrainingConfig, Tuning};
@@ -60,11 +61,26 @@ impl Problems {
         }
     }
 
-    /// Above 0 and finite, in single precision, too.
+    /// Above 0, and a normal number in single precision.
     fn positive(&mut self, field: &str, found: Option<f64>) {
-        let is_positive = |found: &f64| (*found as f32).is_finite() && *found as f32 > 0.0;
-        if let Some(found) = found.filter(|found| !is_positive(found)) {
-            self.add(field, found, "a number above 0");
+        let is_positive = |found: &f64| (*found as f32).is_normal() && *found > 0.0;
+        match found.filter(|found| !is_positive(found)) {
+            Some(found) if found > 0.0 => {
+                self.add(field, format_args!("{found:?}"), "a number from 1.2e-38 to 3.4e38")
+            }
+            Some(found) => self.add(field, found, "a number above 0"),
+            None => {}
+        }
+    }
+
+    /// Fields that have another value than their default, where another field excludes them.
+    fn excluded<S: Serialize + Default>(&mut self, name: &str, section: &S, expected: &str) {
+        let [found, default] = [section, &S::default()]
+            .map(|section| serde_json::to_value(section).unwrap_or_default());
+        for (field, found) in found.as_object().into_iter().flatten() {
+            if *found != default[field] {
+                self.add(&format!("{name}.{field}"), found, expected);
+            }
         }
     }
 }
@@ -183,13 +199,12 @@ fn fields_of(text: &Text) -> String {
 }
 
 fn tokenizer(tokenizer: &Tokenizer, problems: &mut Problems) {
-    if tokenizer.from.is_some()
-        && (Tokenizer { from: None, ..tokenizer.clone() }) != Tokenizer::default()
-    {
-        problems.add(
-            "tokenizer.from",
-            "beside other fields",
-            "no other fields: an existing tokenizer is not trained",
+    if tokenizer.from.is_some() {
+        let others = Tokenizer { from: None, ..tokenizer.clone() };
+        problems.excluded(
+            "tokenizer",
+            &others,
+            "no value beside tokenizer.from: an existing tokenizer is not trained",
         );
     }
     problems.within("tokenizer.vocab_size", tokenizer.vocab_size, 4, 1_000_000);
@@ -202,20 +217,17 @@ fn tokenizer(tokenizer: &Tokenizer, problems: &mut Problems) {
 fn model(config: &TrainingConfig, problems: &mut Problems) {
     let (model, sizes) = (&config.model, config.sizes());
     if model.init.is_some() {
-        if (Model { init: None, ..model.clone() }) != Model::default() {
-            problems.add(
-                "model.init",
-                "beside other fields",
-                "no other fields: the checkpoint defines the model",
-            );
-        }
-        if config.tokenizer != Tokenizer::default() {
-            problems.add(
-                "model.init",
-                "beside [tokenizer]",
-                "no such section: the checkpoint has a tokenizer",
-            );
-        }
+        let others = Model { init: None, ..model.clone() };
+        problems.excluded(
+            "model",
+            &others,
+            "no value beside model.init: the checkpoint defines the model",
+        );
+        problems.excluded(
+            "tokenizer",
+            &config.tokenizer,
+            "no value beside model.init: the checkpoint has a tokenizer",
+        );
         return;
     }
     for (field, size) in [
@@ -241,7 +253,7 @@ fn model(config: &TrainingConfig, problems: &mut Problems) {
         } else {
             problems.add(named, d_model, format_args!("a multiple of heads, {heads}"));
         }
-    } else if model.positions == PositionKind::Rotary
+    } else if model.positions() == PositionKind::Rotary
         && sizes.heads > 0
         && !(sizes.d_model / sizes.heads).is_multiple_of(2)
     {
@@ -252,14 +264,14 @@ fn model(config: &TrainingConfig, problems: &mut Problems) {
             format_args!("an even d_model / heads, found {width}"),
         );
     }
-    if model.positions == PositionKind::Sinusoidal && !sizes.d_model.is_multiple_of(2) {
+    if model.positions() == PositionKind::Sinusoidal && !sizes.d_model.is_multiple_of(2) {
         problems.add(
             "model.positions",
             "sinusoidal",
             format_args!("an even d_model, found {}", sizes.d_model),
         );
     }
-    if model.positions == PositionKind::Relative {
+    if model.positions() == PositionKind::Relative {
         problems.within("model.relative_buckets", model.relative_buckets, 4, 1 << 16);
         problems.within(
             "model.relative_max_distance",

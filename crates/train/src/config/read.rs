@@ -1,13 +1,12 @@
 //! Reading a training file field by field, so that all its problems are reported together.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Error, ValueDeserializer};
 
 use super::check;
-use super::sections::{Model, Section, TrainingConfig};
+use super::sections::{Section, TrainingConfig};
 use crate::error::{Cause, Result};
 
 /// Reads a file's text, changes the settings, and checks them. `change` returns the fields that it
@@ -60,16 +59,7 @@ pub(super) fn set(config: &mut TrainingConfig, name: &str, text: &str) -> Result
     match name.split_once('.') {
         Some(("data", field)) => set_in(&mut config.data, name, field, text),
         Some(("tokenizer", field)) => set_in(&mut config.tokenizer, name, field, text),
-        Some(("model", field)) => {
-            let model = &mut config.model;
-            let former = model.preset;
-            set_in(model, name, field, text)?;
-            if field == "preset" {
-                let preset = mem::replace(&mut model.preset, former);
-                model.take_preset(preset);
-            }
-            Ok(())
-        }
+        Some(("model", field)) => set_in(&mut config.model, name, field, text),
         Some(("tuning", field)) => set_in(&mut config.tuning, name, field, text),
         Some(("dropout", field)) => set_in(&mut config.dropout, name, field, text),
         Some(("optimiser", field)) => set_in(&mut config.optimiser, name, field, text),
@@ -134,7 +124,7 @@ impl Reader<'_> {
             match key.get_ref().as_ref() {
                 "data" => self.section("data.", &mut config.data, table),
                 "tokenizer" => self.section("tokenizer.", &mut config.tokenizer, table),
-                "model" => self.model(&mut config.model, table),
+                "model" => self.section("model.", &mut config.model, table),
                 "tuning" => self.section("tuning.", &mut config.tuning, table),
                 "dropout" => self.section("dropout.", &mut config.dropout, table),
                 "optimiser" => self.section("optimiser.", &mut config.optimiser, table),
@@ -143,22 +133,6 @@ impl Reader<'_> {
             }
         }
         self.section("", config, fields);
-    }
-
-    /// The preset sets the choice that it is named after, wherever its line is, unless the section
-    /// sets another.
-    fn model(&mut self, model: &mut Model, table: DeTable<'_>) {
-        let names = |field: &str| table.contains_key(field);
-        let named = (names("attention_score"), names("positions"));
-        self.section("model.", model, table);
-        let mut with_preset = model.clone();
-        with_preset.take_preset(model.preset);
-        if !named.0 {
-            model.attention_score = with_preset.attention_score;
-        }
-        if !named.1 {
-            model.positions = with_preset.positions;
-        }
     }
 
     fn section<S: Section>(&mut self, prefix: &str, section: &mut S, table: DeTable<'_>) {

@@ -151,8 +151,8 @@ section! {
         norm: Norm = Norm::Layer,
         /// Placement of normalisation.
         norm_placement: NormPlacement = NormPlacement::Post,
-        /// Encoding of positions.
-        positions: PositionKind = PositionKind::Sinusoidal,
+        /// Encoding of positions. Default: that of the preset, or `sinusoidal`.
+        positions: Option<PositionKind> = None,
         /// Number of buckets of relative positions; at least 4.
         relative_buckets: usize = 32,
         /// Distance from which on relative positions share a bucket; more than half of
@@ -163,8 +163,8 @@ section! {
         activation: String = "relu".to_owned(),
         /// Gated linear units: the activation is multiplied by a second projection (Shazeer 2020).
         gated: bool = false,
-        /// Attention score.
-        attention_score: AttentionScore = AttentionScore::ScaledDot,
+        /// Attention score. Default: that of the preset, or `scaled_dot`.
+        attention_score: Option<AttentionScore> = None,
         /// Initialisation of linear layers. `glorot` with post-norm learns slowly at high rates,
         /// but faster in narrow models.
         initialisation: Initialisation = Initialisation::Normal,
@@ -180,29 +180,26 @@ section! {
 }
 
 impl Model {
-    /// Sets the preset and the choice that it is named after, unless another than the default was
-    /// made; takes back that of the former preset.
-    pub fn take_preset(&mut self, preset: PresetName) {
-        let Self { attention_score, positions, .. } = Self::default();
-        match self.preset {
-            PresetName::Additive if self.attention_score == AttentionScore::Additive => {
-                self.attention_score = attention_score;
-            }
-            PresetName::Rotary if self.positions == PositionKind::Rotary => {
-                self.positions = positions;
-            }
-            _ => {}
-        }
-        self.preset = preset;
-        match preset {
-            PresetName::Additive if self.attention_score == attention_score => {
-                self.attention_score = AttentionScore::Additive;
-            }
-            PresetName::Rotary if self.positions == positions => {
-                self.positions = PositionKind::Rotary;
-            }
-            _ => {}
-        }
+    /// The encoding of positions: the model's own, or that of the preset.
+    pub fn positions(&self) -> PositionKind {
+        self.positions.unwrap_or(match self.preset {
+            PresetName::Rotary => PositionKind::Rotary,
+            _ => PositionKind::Sinusoidal,
+        })
+    }
+
+    /// The attention score: the model's own, or that of the preset.
+    pub fn attention_score(&self) -> AttentionScore {
+        self.attention_score.unwrap_or(match self.preset {
+            PresetName::Additive => AttentionScore::Additive,
+            _ => AttentionScore::ScaledDot,
+        })
+    }
+
+    /// Fills in what the preset brings, so that a file of the settings says it.
+    pub(crate) fn name_choices(&mut self) {
+        self.positions = Some(self.positions());
+        self.attention_score = Some(self.attention_score());
     }
 }
 

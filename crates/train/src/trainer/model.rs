@@ -272,8 +272,8 @@ fn model_config(
     wanted.activation = Activation::named(&model.activation).unwrap_or(wanted.activation);
     wanted.gated = model.gated;
     wanted.biases = model.biases.into();
-    wanted.score = model.attention_score;
-    wanted.positions = match model.positions {
+    wanted.score = model.attention_score();
+    wanted.positions = match model.positions() {
         PositionKind::Learned => Positions::Learned { offset: 0 },
         PositionKind::Relative => Positions::Relative {
             buckets: model.relative_buckets,

@@ -141,8 +141,9 @@ class Transcribing(TypedDict, total=False):
     """Names and defaults are those of OpenAI's `transcribe`."""
 
     language: str
-    """Code or English name; by default detected."""
+    """Code or English name; by default that of `generation_config.json`, or else detected."""
     task: Literal["transcribe", "translate"]
+    """By default that of `generation_config.json`, or else "transcribe"."""
     temperature: float | Sequence[float]
     """Temperatures to try in turn; by default 0, 0.2, ... 1."""
     beam_size: int

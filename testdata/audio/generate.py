@@ -24,6 +24,8 @@ ENCODED = {
     "clip.opus": ["-c:a", "libopus", "-b:a", "32k"],
     "clip-opus.mp4": ["-c:a", "libopus", "-b:a", "32k"],
     "clip.webm": ["-c:a", "libopus", "-b:a", "32k"],
+    # Its pictures last longer.
+    "clip-video.webm": ["-f", "lavfi", "-i", "color=s=16x16:r=5:d=3", "-c:a", "libopus", "-b:a", "32k", "-c:v", "libvpx"],
     "clip.m4a": ["-c:a", "aac", "-b:a", "48k"],
     "clip-24bit.wav": ["-c:a", "pcm_s24le"],
     "clip-float.wav": ["-c:a", "pcm_f32le"],
@@ -40,7 +42,7 @@ def main() -> None:
         out.setparams((1, 2, 16_000, 0, "NONE", ""))
         out.writeframes(samples)
     for name, options in ENCODED.items():
-        command = [FFMPEG, "-y", "-v", "error", "-i", clip, "-map_metadata", "-1", "-fflags", "+bitexact", *options, HERE / name]
+        command = [FFMPEG, "-y", "-v", "error", "-i", clip, *options, "-map_metadata", "-1", "-fflags", "+bitexact", HERE / name]
         subprocess.run(command, check=True)
     signal = np.frombuffer(samples, np.int16).astype(np.float32) / 32_768
     answers = {}

@@ -271,6 +271,11 @@ def cases():
     lower = {"vocab.json": "small.vocab.json", "merges.txt": "small.merges.txt"}
     yield case("blenderbot-small", lower, {"tokenizer_class": "BlenderbotSmallTokenizer"})
     yield case("blenderbot-small-added", lower, {"tokenizer_class": "BlenderbotSmallTokenizer", "added_tokens_decoder": added(1000)})
+    speech = ["<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|de|>", "<|translate|>", "<|transcribe|>", "<|notimestamps|>"]
+    ids = {content: 500 + index for index, content in enumerate(speech)}
+    yield case("whisper", level, {"tokenizer_class": "WhisperTokenizer"}, special_tokens_map={"eos_token": speech[0], "additional_special_tokens": speech[1:]}, added_tokens=ids)
+    of_decoder = {str(500 + index): token(content, special=True) for index, content in enumerate(speech)}
+    yield case("whisper-added", level, {"tokenizer_class": "WhisperTokenizer", "eos_token": speech[0], "added_tokens_decoder": of_decoder | added(507)}, config={"model_type": "whisper"})
 
 
 def from_json():

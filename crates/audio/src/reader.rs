@@ -34,6 +34,8 @@ pub struct AudioReader {
     duration: Option<Duration>,
     /// Whether the container declares no end.
     is_endless: bool,
+    /// Whether the duration is that of the track, not a guess.
+    is_exact: bool,
     /// Of an MP3 file the time of its packets at which it ends by its header; 0 without a header.
     header_end: Option<i64>,
     interleaved: Vec<f32>,
@@ -139,13 +141,22 @@ impl AudioReader {
         let whole = format.media_info();
         let declared =
             track.duration.zip(track.time_base).or_else(|| whole.duration.zip(whole.time_base));
-        let (is_endless, header_end) = match format.format_info().short_name {
-            "wave" => (is_endless(track), None),
-            // Recorded live.
-            "matroska" => (declared.is_none(), None),
-            "mp3" => (false, Some(header_end(track))),
-            _ => (false, None),
-        };
+        let (mut is_endless, mut is_exact, mut header_end) = (false, true, None);
+        match format.format_info().short_name {
+            "wave" => is_endless = wav_is_endless(track),
+            "matroska" => {
+                // Recorded live.
+                is_endless = declared.is_none();
+                // The duration is that of the longest track.
+                is_exact = format.tracks().len() == 1;
+            }
+            "mp3" => {
+                let end = header_end_of(track);
+                (is_exact, header_end) = (end != 0, Some(end));
+            }
+            "aac" => is_exact = false,
+            _ => {}
+        }
         let declared = declared.filter(|_| !is_endless);
         let duration = declared.and_then(|(duration, base)| {
             let time = base.calc_time(i64::try_from(duration.get()).ok()?.into())?;
@@ -158,6 +169,7 @@ impl AudioReader {
             resampler: None,
             duration,
             is_endless,
+            is_exact,
             header_end,
             interleaved: Vec::new(),
             mono: Vec::new(),
@@ -283,8 +295,7 @@ impl AudioReader {
         resampler.finish(out);
         // Containers round durations: less than a tenth of a second is not missing.
         let found = self.n_samples as f64 / f64::from(*rate);
-        // Without its header, the duration of an MP3 file is a guess from the first bit rate.
-        self.damage.is_truncated |= self.header_end != Some(0)
+        self.damage.is_truncated |= self.is_exact
             && self.duration.is_some_and(|duration| duration.as_secs_f64() - found > 0.1);
         Ok(())
     }
@@ -316,7 +327,7 @@ impl std::fmt::Debug for AudioReader {
 
 /// Whether a WAV file has no length or the largest number as its length, as programs that write to
 /// a pipe do, which do not know it.
-fn is_endless(track: &Track) -> bool {
+fn wav_is_endless(track: &Track) -> bool {
     let Some(CodecParameters::Audio(parameters)) = &track.codec_params else { return false };
     let channels = parameters.channels.as_ref().map_or(1, |channels| channels.count() as u64);
     let bits = u64::from(parameters.bits_per_sample.unwrap_or(16));
@@ -328,7 +339,7 @@ fn is_endless(track: &Track) -> bool {
 
 /// The time of packets at which the samples and padding of an MP3 file end by its header; 0 without
 /// a header. Frames that follow are those of another file, appended to it.
-fn header_end(track: &Track) -> i64 {
+fn header_end_of(track: &Track) -> i64 {
     match (track.num_frames, track.padding) {
         (Some(samples), Some(padding)) => {
             i64::try_from(samples.saturating_add(padding.into())).unwrap_or(i64::MAX)

@@ -3,6 +3,7 @@
 use crate::amounts::at_most;
 use crate::messages;
 use crate::model_options::ModelOptions;
+use crate::transcribe::tasks;
 use anyhow::{Context, Result, bail};
 use cognate::{
     DecodingOptions, Details, Observer, Task, Transcriber, TranscriberOptions, TranscriptionOptions,
@@ -25,18 +26,18 @@ pub(crate) struct SentenceOptions {
     /// Whisper
     #[arg(long, value_name = "FILE", conflicts_with_all = ["sentence", "image"])]
     audio: Option<PathBuf>,
-    /// Language of the audio, as code or English name [default: detected]
+    /// Language of the audio, as code or English name [default: the model's, or detected]
     #[arg(long, value_name = "LANGUAGE", requires = "audio", conflicts_with_all = ["sentence", "image"])]
     language: Option<String>,
-    /// Text of the audio in the language spoken, or its translation into English [default:
-    /// transcribe]
+    /// Text of the audio in the language spoken, or its translation into English [default: the
+    /// model's, or transcribe]
     #[arg(
         long,
         requires = "audio",
         conflicts_with_all = ["sentence", "image"],
-        value_parser = ["transcribe", "translate"]
+        value_parser = tasks()
     )]
-    task: Option<String>,
+    task: Option<Task>,
     /// Use this translation, or text of the image or audio, instead of the model's
     #[arg(long, value_name = "TEXT")]
     pub(crate) target: Option<String>,
@@ -107,11 +108,7 @@ impl ObserveOptions {
         let observer = if sentence.audio.is_some() {
             let transcription = TranscriptionOptions {
                 language: sentence.language.clone(),
-                task: if sentence.task.as_deref() == Some("translate") {
-                    Task::Translate
-                } else {
-                    Task::Transcribe
-                },
+                task: sentence.task,
                 beam_size: self.beams.map_or(1, NonZeroUsize::get),
                 max_new_tokens: self.max_new_tokens.map(NonZeroUsize::get),
                 ..TranscriptionOptions::default()

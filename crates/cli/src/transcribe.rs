@@ -44,12 +44,13 @@ pub(crate) struct Options {
     /// Number of threads of ONNX Runtime [default: its own choice]
     #[arg(long, value_name = "N", value_parser = at_most(1024))]
     threads: Option<NonZeroUsize>,
-    /// Language of the speech, as code or English name [default: detected]
+    /// Language of the speech, as code or English name [default: the model's, or detected]
     #[arg(long, value_name = "LANGUAGE")]
     language: Option<String>,
-    /// Text in the language spoken, or its translation into English
-    #[arg(long, default_value = "transcribe", value_parser = ["transcribe", "translate"])]
-    task: String,
+    /// Text in the language spoken, or its translation into English [default: the model's, or
+    /// transcribe]
+    #[arg(long, value_parser = tasks())]
+    task: Option<Task>,
     /// First temperature; above 0 tokens are sampled
     #[arg(long, value_name = "X", default_value = "0")]
     temperature: f32,
@@ -177,6 +178,14 @@ fn formats() -> impl TypedValueParser<Value = Formats> {
 /// The value of --format for all of them.
 const ALL_FORMATS: &str = "all";
 
+/// The values of --task.
+pub(crate) fn tasks() -> impl TypedValueParser<Value = Task> {
+    PossibleValuesParser::new(["transcribe", "translate"]).map(|name| match name.as_str() {
+        "translate" => Task::Translate,
+        _ => Task::Transcribe,
+    })
+}
+
 /// A value of --suppress-tokens; `None` for an empty one.
 fn token(value: &str) -> Result<Option<i64>, ParseIntError> {
     if value.is_empty() { Ok(None) } else { value.parse().map(Some) }
@@ -201,7 +210,7 @@ impl Options {
         let defaults = TranscriptionOptions::default();
         TranscriptionOptions {
             language: self.language.clone(),
-            task: if self.task == "translate" { Task::Translate } else { Task::Transcribe },
+            task: self.task,
             semantics: if self.semantics == "openai" {
                 Semantics::OpenAi
             } else {

@@ -36,10 +36,11 @@ pub(super) const STANDARD: i64 = -1;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TranscriptionOptions {
-    /// The language spoken, as code or English name; detected if absent.
+    /// The language spoken, as code or English name; by default that of the model's
+    /// `generation_config.json`, or else detected.
     pub language: Option<String>,
-    /// What is written.
-    pub task: Task,
+    /// What is written; by default what `generation_config.json` says, or else a transcript.
+    pub task: Option<Task>,
     /// Where implementations differ.
     pub semantics: Semantics,
     /// The temperatures to try in turn, from 0: search at 0, sampling above.
@@ -172,7 +173,7 @@ impl Default for TranscriptionOptions {
     fn default() -> Self {
         Self {
             language: None,
-            task: Task::default(),
+            task: None,
             semantics: Semantics::default(),
             temperatures: vec![0.0, 0.2, 0.4, 0.6, 0.8, 1.0],
             beam_size: 5,

@@ -35,6 +35,11 @@ pub(super) struct SpeechTokens {
     pub(super) languages: Vec<(String, i64)>,
     /// Those of [`Task`].
     tasks: [Option<i64>; 2],
+    /// The language and the task of the model's author.
+    pub(super) language: Option<String>,
+    pub(super) task: Option<Task>,
+    /// What OpenAI's code never writes: [`symbols`], and above the end special tokens.
+    pub(super) unspoken: Vec<i64>,
     /// The latest initial timestamp in steps.
     max_initial: Option<usize>,
     /// `[layer, head]`s of the cross-attention that align words.
@@ -45,6 +50,10 @@ pub(super) struct SpeechTokens {
 #[serde(default)]
 struct Fields {
     is_multilingual: Option<bool>,
+    language: Option<String>,
+    task: Option<Task>,
+    /// Tokens by position: the language at 1, the task at 2.
+    forced_decoder_ids: Option<Vec<(usize, Option<i64>)>>,
     lang_to_id: Option<BTreeMap<String, i64>>,
     task_to_id: Option<BTreeMap<String, i64>>,
     no_timestamps_token_id: Option<i64>,
@@ -110,7 +119,18 @@ impl SpeechTokens {
             );
             return Err(wrong_setting(message));
         }
-        let tokens = Self {
+        let forced = |position: usize| {
+            let mut tokens = fields.forced_decoder_ids.iter().flatten();
+            tokens.find(|(place, _)| *place == position).and_then(|(_, id)| *id)
+        };
+        let forced_language = || {
+            let id = forced(1)?;
+            Some(languages.iter().find(|(_, known)| *known == id)?.0.clone())
+        };
+        let translates = tasks[1].is_some() && forced(2) == tasks[1];
+        let mut tokens = Self {
+            language: fields.language.or_else(forced_language).filter(|_| is_multilingual),
+            task: fields.task.or(translates.then_some(Task::Translate)).filter(|_| is_multilingual),
             start: settings.start_token,
             end: settings.eos_tokens.first().copied().unwrap_or(config.eos_token as i64),
             previous: fields
@@ -121,9 +141,19 @@ impl SpeechTokens {
             no_timestamps,
             languages,
             tasks,
+            unspoken: Vec::new(),
             max_initial: fields.max_initial_timestamp_index,
             alignment_heads,
         };
+        if let Some(language) = &tokens.language {
+            let code = tokens.language(language.trim_matches(['<', '|', '>']));
+            tokens.language = Some(code.map_err(|error| wrong_setting(error.to_string()))?);
+        }
+        tokens.unspoken = symbols(tokenizer)?;
+        tokens.unspoken.retain(|id| *id < tokens.end);
+        let special = ["translate", "transcribe", "startoflm"].map(named);
+        tokens.unspoken.extend([tokens.start, tokens.previous, tokens.no_speech]);
+        tokens.unspoken.extend(special.into_iter().flatten());
         let used = [tokens.start, tokens.end, tokens.previous, tokens.no_speech, no_timestamps + 1];
         match used
             .into_iter()
@@ -207,14 +237,20 @@ impl SpeechTokens {
 
     /// The prompt of a window: start, language, task, and the token that says that there are no
     /// timestamps.
-    pub(super) fn prompt(&self, language: &str, task: Task, timestamps: bool) -> Result<Vec<i64>> {
+    pub(super) fn prompt(
+        &self,
+        language: &str,
+        task: Option<Task>,
+        timestamps: bool,
+    ) -> Result<Vec<i64>> {
+        let translates = task == Some(Task::Translate);
         let mut prompt = vec![self.start];
         if self.is_multilingual() {
             prompt.extend(
                 self.languages.iter().find(|(code, _)| code == language).map(|(_, id)| *id),
             );
-            prompt.extend(self.tasks[usize::from(task == Task::Translate)]);
-        } else if task == Task::Translate {
+            prompt.extend(self.tasks[usize::from(translates)]);
+        } else if translates {
             return Err(Error::wrong_option(
                 "task",
                 "the model is English-only and does not translate",
@@ -228,6 +264,32 @@ impl SpeechTokens {
 /// The most tokens of earlier text, and of hot words, before a window.
 pub(super) fn longest_part(positions: usize) -> usize {
     (positions / 2).saturating_sub(1)
+}
+
+/// The tokens of symbols that nobody speaks, by OpenAI's list: brackets, signs and notes, alone or
+/// after a space, if they are one token, and of dashes and quotation marks that begin a word.
+fn symbols(tokenizer: &Tokenizer) -> Result<Vec<i64>> {
+    const SIGNS: &str = "\"#()*+/:;<=>@[\\]^_`{|}~「」『』";
+    const GROUPS: &str = "<< >> <<< >>> -- --- -( -[ (' (\" (( )) ((( ))) [[ ]] {{ }} ♪♪ ♪♪♪";
+    /// Their first token stands for all of them.
+    const NOTES: &str = "♩♪♫♬♭♮♯";
+    let first = |text: &str| -> Result<_> { Ok(tokenizer.encode_target(text)?.first().copied()) };
+    let only = |text: &str| -> Result<Option<i64>> {
+        let ids = tokenizer.encode_target(text)?;
+        Ok(ids.first().copied().filter(|_| ids.len() == 1))
+    };
+    let signs = SIGNS.chars().map(String::from).chain(GROUPS.split(' ').map(String::from));
+    let mut ids: Vec<Option<i64>> = vec![first(" -")?, first(" '")?];
+    for sign in signs {
+        ids.extend([only(&sign)?, only(&format!(" {sign}"))?]);
+    }
+    for note in NOTES.chars() {
+        ids.extend([first(&note.to_string())?, first(&format!(" {note}"))?]);
+    }
+    let mut ids: Vec<i64> = ids.into_iter().flatten().collect();
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids)
 }
 
 fn wrong_setting(message: String) -> Error {

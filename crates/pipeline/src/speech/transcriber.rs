@@ -173,11 +173,13 @@ impl Transcriber {
     /// `silero` is the detector of earlier options.
     fn new(
         shared: Arc<Shared>,
-        options: TranscriptionOptions,
+        mut options: TranscriptionOptions,
         silero: Option<Arc<SileroModel>>,
     ) -> Result<Self> {
         options.check()?;
         let Shared { model, tokens, load, .. } = &*shared;
+        options.language = options.language.or_else(|| tokens.language.clone());
+        options.task = options.task.or(tokens.task);
         let file = match &options.voice_detector {
             _ if options.batch == 1 => None,
             Some(file) => Some(file.clone()),
@@ -718,8 +720,7 @@ impl Run<'_> {
 #[allow(clippy::unwrap_used, reason = "as in the folders of tests")]
 mod tests {
     use super::*;
-    use crate::speech::Task;
-    use cognate_testing::{golden, make_speech_model};
+    use cognate_testing::{golden, make_speech_model, shared_whisper};
     use serde_json::Value;
 
     /// `testdata/golden/speech/prompts.py` wrote the prompts.
@@ -744,8 +745,7 @@ mod tests {
         for case in &cases {
             let given = with(case["hotwords"].as_str()).unwrap();
             let Shared { tokens, positions, .. } = &*given.shared;
-            let prompt =
-                tokens.prompt("en", Task::Transcribe, case["without_timestamps"] == false).unwrap();
+            let prompt = tokens.prompt("en", None, case["without_timestamps"] == false).unwrap();
             let found = tokens
                 .start_of_window([&given.hotwords, &ids(&case["previous"]), &prompt], *positions);
             assert_eq!(found, ids(&case["ids"]), "{case}");
@@ -753,6 +753,16 @@ mod tests {
         assert_eq!(with(Some(" ")).unwrap().hotwords, [0; 0]);
         let refused = with(Some(&"w1 ".repeat(20))).err().unwrap().to_string();
         assert_eq!(refused, "hotwords: expected at most 19 tokens, found 20");
+    }
+
+    /// The list in the `generation_config.json` of Whisper tiny.en.
+    #[test]
+    fn what_nobody_speaks_is_the_published_list() {
+        let Some(folder) = shared_whisper() else { return };
+        let transcriber = Transcriber::open(folder.join("models/whisper-tiny.en")).unwrap();
+        let mut found = transcriber.shared.tokens.unspoken.clone();
+        found.sort_unstable();
+        assert_eq!(found, transcriber.model().settings().suppressed_tokens);
     }
 
     /// Earlier text gives way to hot words, so that there is room for a text.

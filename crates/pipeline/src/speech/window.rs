@@ -202,16 +202,23 @@ impl WindowDecoder<'_> {
         }
     }
 
-    /// The tokens that are not written: those given, the model's own where -1 stands for them, and
-    /// special tokens.
+    /// The tokens that are not written: those given, the standard ones where -1 stands for them,
+    /// and special tokens.
     fn suppressed(&self) -> Vec<i64> {
-        let (given, end) = (&self.options.suppress_tokens, self.tokens.end);
+        let (given, tokens) = (&self.options.suppress_tokens, self.tokens);
         let is_standard = given.contains(&STANDARD);
-        let own = self.settings.suppressed_tokens.iter();
-        own.filter(|id| is_standard || **id > end)
+        // Published files have OpenAI's list for some models, and none for others.
+        let is_openai = self.options.semantics == Semantics::OpenAi;
+        let unspoken = tokens.unspoken.iter().filter(|_| is_openai);
+        let standard = self.settings.suppressed_tokens.iter().chain(unspoken);
+        let mut all: Vec<i64> = standard
+            .filter(|id| is_standard || **id > tokens.end)
             .chain(given.iter().filter(|id| **id != STANDARD))
             .copied()
-            .collect()
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// The hypothesis with the largest mean log-probability of its tokens, or by the length

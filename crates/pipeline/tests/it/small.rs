@@ -4,7 +4,7 @@
 use cognate_audio::AudioReader;
 use cognate_folder::ModelSource;
 use cognate_pipeline::{
-    ErrorKind, Transcriber, TranscriberOptions, Transcription, TranscriptionEvent,
+    ErrorKind, Task, Transcriber, TranscriberOptions, Transcription, TranscriptionEvent,
     TranscriptionOptions,
 };
 use cognate_testing::{bundled_checkpoint, golden, make_speech_model, testdata, tone, wav};
@@ -84,6 +84,47 @@ fn languages_of_short_audio_are_those_of_transformers() {
         let expected = answer["probability"].as_f64().unwrap();
         assert!((probability - expected).abs() < 1e-4, "{answer}: {probability}");
     }
+}
+
+/// In `generation_config.json`: by names, or by tokens as in older files. Options come before them.
+#[test]
+fn models_name_their_language_and_task() {
+    let folder = model();
+    let path = folder.path().join("generation_config.json");
+    let config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let id = |of: &str, name: &str| config[of][name].as_i64().unwrap();
+    let (german, translate) = (id("lang_to_id", "<|de|>"), id("task_to_id", "translate"));
+    let set = |fields: &Value| {
+        let mut config = config.clone();
+        config.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        write(folder.path(), "generation_config.json", &config);
+    };
+    let ask = |language: &str, task| {
+        run(folder.path(), |options| {
+            (options.language, options.task) = (Some(language.into()), Some(task));
+        })
+        .0
+    };
+    let of_options = [ask("de", Task::Translate), ask("en", Task::Transcribe)];
+    assert!(of_options[0].text != of_options[1].text, "the prompt changes nothing");
+    for fields in [
+        json!({ "language": "german", "task": "translate" }),
+        json!({ "language": "<|de|>", "task": "translate" }),
+        json!({ "forced_decoder_ids": [[1, german], [2, translate]] }),
+        json!({ "language": "de", "forced_decoder_ids": [[1, null], [2, translate]] }),
+    ] {
+        set(&fields);
+        assert_eq!(run(folder.path(), |_| {}).0, of_options[0], "{fields}");
+        assert_eq!(ask("en", Task::Transcribe), of_options[1], "{fields}");
+    }
+    set(&json!({ "language": "klingon" }));
+    let refused = load(folder.path(), |_| {}).unwrap_err().to_string();
+    assert!(
+        refused.ends_with(
+            "generation_config.json: language: expected one of de, en, fr, found klingon"
+        ),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -52,7 +52,8 @@ impl Form {
         })?;
         let (mut file, mut model, mut format, mut is_streamed) =
             (None, None, ResponseFormat::Json, false);
-        let mut options = TranscriptionOptions { task, ..TranscriptionOptions::default() };
+        let mut options =
+            TranscriptionOptions { task: Some(task), ..TranscriptionOptions::default() };
         let (mut words, mut segments) = (false, false);
         let mut names = HashSet::new();
         while let Some(field) = form.next_field().await.map_err(unread)? {

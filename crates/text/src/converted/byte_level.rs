@@ -11,11 +11,17 @@ use super::{add_tokens, guard};
 use crate::classic::Vocabulary;
 use crate::error::Result;
 use crate::folder::merges::{self, OddLines};
-use crate::folder::settings::{BART_SPECIALS, Settings, Special};
+use crate::folder::settings::{Settings, Special};
 
-/// BART, LED, MVP, Blenderbot; they differ in their templates and in `normalizes_mask`.
-pub(crate) fn open(folder: &Path, settings: &Settings, normalizes_mask: bool) -> Result<Converted> {
-    let specials = settings.specials(&BART_SPECIALS, |name, text| {
+/// BART, LED, MVP, Blenderbot, Whisper; they differ in their templates, special tokens, and in
+/// `normalizes_mask`.
+pub(crate) fn open(
+    folder: &Path,
+    settings: &Settings,
+    specials: &[(&str, &str)],
+    normalizes_mask: bool,
+) -> Result<Converted> {
+    let specials = settings.specials(specials, |name, text| {
         let token = AddedToken::from(text, false);
         Special::Token(match name {
             "mask_token" => token.lstrip(true).normalized(normalizes_mask),

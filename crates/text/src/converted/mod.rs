@@ -1,5 +1,5 @@
 //! Tokenizers that transformers converts to the form of the `tokenizers` library: T5, mBART, NLLB,
-//! Pegasus, BART, Blenderbot, BERT, MPNet.
+//! Pegasus, BART, Blenderbot, Whisper, BERT, MPNet.
 //!
 //! The library splits the text, not SentencePiece: results differ on some texts (no fallback to
 //! bytes, runs of spaces become one `▁`) and equal those of transformers' fast tokenizers.

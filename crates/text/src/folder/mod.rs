@@ -23,7 +23,7 @@ use crate::sentencepiece;
 use crate::tokenizer::{Engine, Spaces, Tokenizer};
 use crate::tokenizer_file::{self, TARGET_TOKENIZER};
 
-use settings::{Settings, Specials};
+use settings::{BART_SPECIALS, Settings, Specials, WHISPER_SPECIALS};
 
 const CONFIG: &str = "Hugging Face's config.json";
 
@@ -41,6 +41,7 @@ pub(crate) enum Family {
     Bart,
     Blenderbot,
     BlenderbotSmall,
+    Whisper,
     Bert,
     Mpnet,
     ByT5,
@@ -48,7 +49,7 @@ pub(crate) enum Family {
 
 /// The classes of each family without `Fast`, and the values of `model_type` of models that name no
 /// class.
-const FAMILIES: [(Family, &[&str], &[&str]); 14] = [
+const FAMILIES: [(Family, &[&str], &[&str]); 15] = [
     (Family::Marian, &["MarianTokenizer"], &["marian"]),
     (Family::M2m100, &["M2M100Tokenizer"], &["m2m_100"]),
     (Family::MBart, &["MBartTokenizer"], &["mbart"]),
@@ -68,6 +69,7 @@ const FAMILIES: [(Family, &[&str], &[&str]); 14] = [
     ),
     (Family::Blenderbot, &["BlenderbotTokenizer"], &["blenderbot"]),
     (Family::BlenderbotSmall, &["BlenderbotSmallTokenizer"], &["blenderbot-small"]),
+    (Family::Whisper, &["WhisperTokenizer"], &["whisper"]),
     (Family::Bert, &["BertTokenizer", "DistilBertTokenizer"], &["bert", "distilbert"]),
     (Family::Mpnet, &["MPNetTokenizer"], &["mpnet"]),
     (Family::ByT5, &["ByT5Tokenizer"], &[]),
@@ -94,7 +96,9 @@ impl Family {
             Self::M2m100 => &["sentencepiece.bpe.model", "vocab.json"],
             Self::MBart | Self::MBart50 | Self::Nllb | Self::PlBart => &["sentencepiece.bpe.model"],
             Self::Pegasus | Self::T5 => &["spiece.model"],
-            Self::Bart | Self::Blenderbot | Self::BlenderbotSmall => &["vocab.json", "merges.txt"],
+            Self::Bart | Self::Blenderbot | Self::BlenderbotSmall | Self::Whisper => {
+                &["vocab.json", "merges.txt"]
+            }
             Self::Bert | Self::Mpnet => &["vocab.txt"],
             // Its pieces are bytes.
             Self::ByT5 => &[],
@@ -109,7 +113,7 @@ impl Family {
             Self::Nllb => Some("eng_Latn"),
             // The base vocabulary works without a language.
             Self::PlBart => (codes.len() > codes::PLBART_BASE.len()).then_some("en_XX"),
-            Self::Marian | Self::Pegasus | Self::T5 | Self::ByT5 => None,
+            Self::Marian | Self::Pegasus | Self::T5 | Self::ByT5 | Self::Whisper => None,
             Self::Bart | Self::Blenderbot | Self::BlenderbotSmall | Self::Bert | Self::Mpnet => {
                 None
             }
@@ -127,7 +131,8 @@ impl Tokenizer {
     /// | M2M100 | `sentencepiece.bpe.model`, `vocab.json` |
     /// | mBART-25, mBART-50, NLLB, PLBart | `sentencepiece.bpe.model` |
     /// | T5, mT5, UMT5, Pegasus | `spiece.model` |
-    /// | BART, LED, MVP, RoBERTa, Blenderbot, Blenderbot-small | `vocab.json`, `merges.txt` |
+    /// | BART, LED, MVP, RoBERTa | `vocab.json`, `merges.txt` |
+    /// | Blenderbot, Blenderbot-small, Whisper | `vocab.json`, `merges.txt` |
     /// | BERT, DistilBERT, MPNet | `vocab.txt` |
     /// | ByT5 | none |
     ///
@@ -235,11 +240,12 @@ fn read(folder: &Path, family: Family, settings: &Settings) -> Result<Tokenizer>
             };
             library(convert(&name, &model, settings)?)
         }
-        Family::Bart => library(byte_level::open(folder, settings, true)?),
+        Family::Bart => library(byte_level::open(folder, settings, &BART_SPECIALS, true)?),
         Family::Bert | Family::Mpnet => {
             library(word_piece::open(folder, settings, family == Family::Mpnet)?)
         }
-        Family::Blenderbot => library(byte_level::open(folder, settings, false)?),
+        Family::Blenderbot => library(byte_level::open(folder, settings, &BART_SPECIALS, false)?),
+        Family::Whisper => library(byte_level::open(folder, settings, &WHISPER_SPECIALS, false)?),
     };
     let mut tokenizer = Tokenizer::new(engine, file, spaces);
     let id = |token: Option<&str>| {
@@ -259,6 +265,11 @@ fn read(folder: &Path, family: Family, settings: &Settings) -> Result<Tokenizer>
             suffix: vec![id(specials.get("sep_token"))?],
         },
         // transformers always appends `</s>`, regardless of `eos_token`.
+        // As transformers without a language and a task.
+        Family::Whisper => Template {
+            prefix: vec![id(Some("<|startoftranscript|>"))?, id(Some("<|notimestamps|>"))?],
+            suffix: vec![id(eos)?],
+        },
         Family::T5 | Family::ByT5 => Template { prefix: vec![], suffix: vec![id(Some("</s>"))?] },
         Family::Marian
         | Family::Pegasus
@@ -313,6 +324,7 @@ fn add_languages(tokenizer: &mut Tokenizer, family: Family, settings: &Settings)
         | Family::Bart
         | Family::Blenderbot
         | Family::BlenderbotSmall
+        | Family::Whisper
         | Family::Bert
         | Family::Mpnet => {
             return Ok(());

@@ -23,6 +23,12 @@ pub(crate) const BART_SPECIALS: [(&str, &str); 7] = [
     ("mask_token", "<mask>"),
 ];
 
+pub(crate) const WHISPER_SPECIALS: [(&str, &str); 3] = [
+    ("bos_token", "<|endoftext|>"),
+    ("eos_token", "<|endoftext|>"),
+    ("unk_token", "<|endoftext|>"),
+];
+
 pub(crate) const BERT_SPECIALS: [(&str, &str); 5] = [
     ("unk_token", "[UNK]"),
     ("sep_token", "[SEP]"),

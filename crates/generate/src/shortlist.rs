@@ -48,7 +48,9 @@ pub struct ShortlistDecoder {
     shortlist: Arc<Shortlist>,
     /// The end tokens and the forced ones.
     needed: Vec<i64>,
-    /// Of the sources of the batch.
+    /// The sources in the batch.
+    sources: Vec<Vec<i64>>,
+    /// Those of [`Self::sources`], and of sources that have left since others joined.
     tokens: Vec<i64>,
     /// Whether the decoder computes only these.
     restricts: bool,
@@ -59,12 +61,13 @@ impl ShortlistDecoder {
     pub fn new(decoder: Box<dyn Decoder>, shortlist: Arc<Shortlist>, settings: &Settings) -> Self {
         let forced = settings.forced_bos_token.into_iter().chain(settings.forced_eos_token);
         let needed = settings.eos_tokens.iter().copied().chain(forced).collect();
-        Self { decoder, shortlist, needed, tokens: Vec::new(), restricts: false }
+        let (sources, tokens) = (Vec::new(), Vec::new());
+        Self { decoder, shortlist, needed, sources, tokens, restricts: false }
     }
 
-    /// Restricts following steps to these tokens, and those of more sources.
-    fn restrict_to(&mut self, mut tokens: Vec<i64>, sources: &[Vec<i64>]) -> Result<()> {
-        tokens.extend(self.shortlist.tokens(sources));
+    /// Restricts following steps to the tokens of the sources in the batch.
+    fn restrict(&mut self) -> Result<()> {
+        let mut tokens: Vec<i64> = self.shortlist.tokens(&self.sources).collect();
         tokens.extend(&self.needed);
         tokens.sort_unstable();
         tokens.dedup();
@@ -91,17 +94,17 @@ impl Decoder for ShortlistDecoder {
 
     fn start(&mut self, sources: Sources<'_>, beams: usize) -> Result<()> {
         self.decoder.start(sources, beams)?;
-        let tokens = match sources {
-            Sources::Tokens(_) => Vec::new(),
-            Sources::Again(_) => mem::take(&mut self.tokens),
+        match sources {
+            Sources::Tokens(tokens) => self.sources = tokens.to_vec(),
+            Sources::Again(_) => {}
             Sources::Features(_) => {
                 return Err(Cause::Contradiction(
                     "shortlist: expected sources of text, found features".into(),
                 )
                 .into());
             }
-        };
-        self.restrict_to(tokens, sources.tokens())
+        }
+        self.restrict()
     }
 
     fn shares_first_step(&self) -> bool {
@@ -125,8 +128,8 @@ impl Decoder for ShortlistDecoder {
 
     fn join(&mut self, sources: Sources<'_>) -> Result<()> {
         self.decoder.join(sources)?;
-        let tokens = mem::take(&mut self.tokens);
-        self.restrict_to(tokens, sources.tokens())
+        self.sources.extend_from_slice(sources.tokens());
+        self.restrict()
     }
 
     fn advance(
@@ -155,6 +158,9 @@ impl Decoder for ShortlistDecoder {
     }
 
     fn retain(&mut self, sentences: &[usize]) -> Result<()> {
-        self.decoder.retain(sentences)
+        self.decoder.retain(sentences)?;
+        self.sources =
+            sentences.iter().map(|&sentence| mem::take(&mut self.sources[sentence])).collect();
+        Ok(())
     }
 }

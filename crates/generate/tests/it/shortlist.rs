@@ -2,13 +2,15 @@
 
 use crate::golden::{reference, sources};
 use cognate_generate::{
-    Decoder, Hypothesis, Sampling, SentenceBatch, Settings, Shortlist, ShortlistDecoder, decode,
+    Decoder, Hypothesis, Logits, Result, Sampling, SentenceBatch, Settings, Shortlist,
+    ShortlistDecoder, Sources, decode,
 };
 use cognate_model::Model;
 use cognate_testing::{Golden, golden, golden_models};
+use ndarray::Array2;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// The ways to search.
 fn ways(settings: &Settings) -> Vec<Settings> {
@@ -116,6 +118,62 @@ fn a_list_of_all_tokens_changes_nothing() {
             );
         }
     }
+}
+
+/// A decoder that records what it is restricted to.
+struct Recorder(Arc<Mutex<Vec<Vec<i64>>>>);
+
+impl Decoder for Recorder {
+    fn engine(&self) -> &str {
+        "recorder"
+    }
+
+    fn start(&mut self, _: Sources<'_>, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn joins(&self) -> bool {
+        true
+    }
+
+    fn join(&mut self, _: Sources<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn advance(&mut self, _: Option<&Array2<usize>>, _: &Array2<i64>) -> Result<Logits<'_>> {
+        unreachable!("no step is made")
+    }
+
+    fn restrict(&mut self, tokens: &[i64]) -> bool {
+        self.0.lock().unwrap().push(tokens.to_vec());
+        true
+    }
+
+    fn retain(&mut self, _: &[usize]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A batch that others join without end does not come to allow all tokens.
+#[test]
+fn tokens_of_sources_that_left_are_not_allowed_to_those_that_join() {
+    let lists = Arc::default();
+    let by_source = (1..5).map(|source| (vec![source], vec![10 * source])).collect();
+    let shortlist = Arc::new(Shortlist::new(vec![1], by_source));
+    let settings = Settings {
+        eos_tokens: vec![0],
+        forced_bos_token: None,
+        forced_eos_token: None,
+        ..reference(&golden_models()[0]).1
+    };
+    let inner = Box::new(Recorder(Arc::clone(&lists)));
+    let mut decoder = ShortlistDecoder::new(inner, shortlist, &settings);
+    let sources: [Vec<i64>; 4] = [vec![1], vec![2], vec![3], vec![4]];
+    decoder.start(Sources::from(&sources[..3]), 1).unwrap();
+    decoder.retain(&[2, 0]).unwrap();
+    decoder.retain(&[0]).unwrap();
+    decoder.join(Sources::from(&sources[3..])).unwrap();
+    assert_eq!(*lists.lock().unwrap(), [vec![0, 1, 10, 20, 30], vec![0, 1, 30, 40]]);
 }
 
 #[test]

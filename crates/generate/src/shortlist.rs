@@ -50,7 +50,7 @@ pub struct ShortlistDecoder {
     needed: Vec<i64>,
     /// The sources in the batch.
     sources: Vec<Vec<i64>>,
-    /// Those of [`Self::sources`], and of sources that have left since others joined.
+    /// What these allow, and those that have left since the last ones joined.
     tokens: Vec<i64>,
     /// Whether the decoder computes only these.
     restricts: bool,

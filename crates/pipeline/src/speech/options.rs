@@ -29,7 +29,8 @@ pub(super) const PREPENDED: &str = "\"'“¿([{-";
 pub(super) const APPENDED: &str = "\"'.。,，!！?？:：”)]}、";
 /// A time in seconds that no audio reaches.
 const LONGEST: f64 = 1e9;
-/// Stands for the tokens that the model's configuration suppresses.
+/// Stands for the tokens that the model's configuration suppresses and, with OpenAI's semantics,
+/// symbols that nobody speaks.
 pub(super) const STANDARD: i64 = -1;
 
 /// Options of transcription.
@@ -85,7 +86,8 @@ pub struct TranscriptionOptions {
     #[serde(alias = "sample_len")]
     pub max_new_tokens: Option<usize>,
     /// Tokens that are not written; -1 stands for the symbols that the model's configuration
-    /// names. Special tokens are never written.
+    /// names and, with OpenAI's semantics, those that its code does. Special tokens are never
+    /// written.
     #[serde(deserialize_with = "list")]
     pub suppress_tokens: Vec<i64>,
     /// The times in seconds at which the clips to transcribe begin and end, in turn; the last clip

@@ -73,10 +73,11 @@ impl Problems {
         }
     }
 
-    /// Fields that have another value than their default, where another field excludes them.
-    fn excluded<S: Serialize + Default>(&mut self, name: &str, section: &S, expected: &str) {
-        let [found, default] = [section, &S::default()]
-            .map(|section| serde_json::to_value(section).unwrap_or_default());
+    /// Fields of a section that have another value than their default, where another field excludes
+    /// them.
+    fn excluded<S: Serialize>(&mut self, name: &str, sections: [&S; 2], expected: &str) {
+        let [found, default] =
+            sections.map(|section| serde_json::to_value(section).unwrap_or_default());
         for (field, found) in found.as_object().into_iter().flatten() {
             if *found != default[field] {
                 self.add(&format!("{name}.{field}"), found, expected);
@@ -203,7 +204,7 @@ fn tokenizer(tokenizer: &Tokenizer, problems: &mut Problems) {
         let others = Tokenizer { from: None, ..tokenizer.clone() };
         problems.excluded(
             "tokenizer",
-            &others,
+            [&others, &Tokenizer::default()],
             "no value beside tokenizer.from: an existing tokenizer is not trained",
         );
     }
@@ -217,15 +218,20 @@ fn tokenizer(tokenizer: &Tokenizer, problems: &mut Problems) {
 fn model(config: &TrainingConfig, problems: &mut Problems) {
     let (model, sizes) = (&config.model, config.sizes());
     if model.init.is_some() {
-        let others = Model { init: None, ..model.clone() };
+        let mut others = Model { init: None, ..model.clone() };
+        // Files of runs say what the preset brings, too.
+        let mut default = Model { preset: model.preset, ..Model::default() };
+        others.name_choices();
+        default.name_choices();
+        default.preset = Model::default().preset;
         problems.excluded(
             "model",
-            &others,
+            [&others, &default],
             "no value beside model.init: the checkpoint defines the model",
         );
         problems.excluded(
             "tokenizer",
-            &config.tokenizer,
+            [&config.tokenizer, &Tokenizer::default()],
             "no value beside model.init: the checkpoint has a tokenizer",
         );
         return;

@@ -95,9 +95,7 @@ impl<'r> Trainer<'r> {
         config.make_paths_absolute();
         config.check()?;
         machine.check(&config)?;
-        if config.model.init.is_none() {
-            config.model.name_choices();
-        }
+        config.model.name_choices();
         let resumed = match beginning {
             Beginning::Fresh if leads(machine.ranks) => Output::check_vacant(out).map(|()| None)?,
             Beginning::Fresh => None,

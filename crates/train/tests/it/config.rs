@@ -145,6 +145,10 @@ fn what_is_written_reads_back() {
     }
     let config = TrainingConfig { seed: u64::MAX, ..read(LEAST) };
     assert_eq!(read(&config.to_toml().unwrap()), config);
+    // Runs write what the preset brings, also beside a checkpoint.
+    read(&format!(
+        "{LEAST}\n[model]\ninit = \"m\"\npositions = \"sinusoidal\"\nattention_score = \"scaled_dot\"\n"
+    ));
 }
 
 #[cfg(unix)]

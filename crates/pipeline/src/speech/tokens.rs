@@ -7,6 +7,8 @@ use cognate_generate::{Settings, TimestampRules};
 use cognate_model::Config;
 use cognate_text::Tokenizer;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The vocabulary of OpenAI's multilingual models; English-only ones are smaller.
@@ -46,8 +48,8 @@ pub(super) struct SpeechTokens {
     pub(super) alignment_heads: Vec<[usize; 2]>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
+/// What `generation_config.json` says.
+#[derive(Default)]
 struct Fields {
     is_multilingual: Option<bool>,
     language: Option<String>,
@@ -62,6 +64,30 @@ struct Fields {
     alignment_heads: Option<Vec<[usize; 2]>>,
 }
 
+impl Fields {
+    fn read(text: &str) -> Result<Self> {
+        let object: Value =
+            serde_json::from_str(text).map_err(|error| wrong_setting(error.to_string()))?;
+        Ok(Self {
+            is_multilingual: field(&object, "is_multilingual")?,
+            language: field(&object, "language")?,
+            task: field(&object, "task")?,
+            forced_decoder_ids: field(&object, "forced_decoder_ids")?,
+            lang_to_id: field(&object, "lang_to_id")?,
+            task_to_id: field(&object, "task_to_id")?,
+            no_timestamps_token_id: field(&object, "no_timestamps_token_id")?,
+            prev_sot_token_id: field(&object, "prev_sot_token_id")?,
+            max_initial_timestamp_index: field(&object, "max_initial_timestamp_index")?,
+            alignment_heads: field(&object, "alignment_heads")?,
+        })
+    }
+}
+
+/// A field of an object; its error names it.
+fn field<T: DeserializeOwned>(object: &Value, name: &str) -> Result<Option<T>> {
+    Option::deserialize(&object[name]).map_err(|error| wrong_setting(format!("{name}: {error}")))
+}
+
 impl SpeechTokens {
     /// The tokens of a model; `generation` is the text of its `generation_config.json`.
     pub(super) fn read(
@@ -70,9 +96,7 @@ impl SpeechTokens {
         config: &Config,
         settings: &Settings,
     ) -> Result<Self> {
-        let wrong = |error| Cause::InFolder(format!("generation_config.json: {error}"));
-        let fields: Fields =
-            generation.map(serde_json::from_str).transpose().map_err(wrong)?.unwrap_or_default();
+        let fields = generation.map(Fields::read).transpose()?.unwrap_or_default();
         let named = |name: &str| {
             tokenizer.target_id(&format!("<|{name}|>")).filter(|id| (*id as usize) < config.vocab)
         };
@@ -85,6 +109,14 @@ impl SpeechTokens {
             .no_timestamps_token_id
             .or_else(|| named("notimestamps"))
             .ok_or_else(|| missing("notimestamps"))?;
+        let outside = |id: i64| {
+            let n = config.vocab;
+            wrong_setting(format!("the token {id} is outside the vocabulary of {n}"))
+        };
+        let is_inside = |id: &i64| (0..config.vocab as i64).contains(id);
+        if !is_inside(&no_timestamps) {
+            return Err(outside(no_timestamps));
+        }
         let is_multilingual = fields.is_multilingual.unwrap_or(config.vocab >= MULTILINGUAL_VOCAB);
         let languages = match (is_multilingual, fields.lang_to_id) {
             (false, _) => Vec::new(),
@@ -155,15 +187,9 @@ impl SpeechTokens {
         tokens.unspoken.extend([tokens.start, tokens.previous, tokens.no_speech]);
         tokens.unspoken.extend(special.into_iter().flatten());
         let used = [tokens.start, tokens.end, tokens.previous, tokens.no_speech, no_timestamps + 1];
-        match used
-            .into_iter()
-            .chain(tokens.languages.iter().map(|(_, id)| *id))
-            .find(|id| !(0..config.vocab as i64).contains(id))
-        {
-            Some(id) => Err(wrong_setting(format!(
-                "the token {id} is outside the vocabulary of {}",
-                config.vocab
-            ))),
+        let of_languages = tokens.languages.iter().map(|(_, id)| *id);
+        match used.into_iter().chain(of_languages).find(|id| !is_inside(id)) {
+            Some(id) => Err(outside(id)),
             None => Ok(tokens),
         }
     }

@@ -117,14 +117,18 @@ fn models_name_their_language_and_task() {
         assert_eq!(run(folder.path(), |_| {}).0, of_options[0], "{fields}");
         assert_eq!(ask("en", Task::Transcribe), of_options[1], "{fields}");
     }
-    set(&json!({ "language": "klingon" }));
-    let refused = load(folder.path(), |_| {}).unwrap_err().to_string();
-    assert!(
-        refused.ends_with(
-            "generation_config.json: language: expected one of de, en, fr, found klingon"
+    for (fields, message) in [
+        (json!({ "language": "klingon" }), "language: expected one of de, en, fr, found klingon"),
+        (json!({ "language": ["de"] }), "language: invalid type: sequence, expected a string"),
+        (
+            json!({ "no_timestamps_token_id": i64::MIN }),
+            "the token -9223372036854775808 is outside the vocabulary of 122",
         ),
-        "{refused}"
-    );
+    ] {
+        set(&fields);
+        let refused = load(folder.path(), |_| {}).unwrap_err().to_string();
+        assert!(refused.ends_with(&format!("generation_config.json: {message}")), "{refused}");
+    }
 }
 
 #[test]

@@ -56,8 +56,8 @@ pub(crate) enum Cause {
     NoLines { file: String },
     #[error("no corpus; expected at least one pair of files")]
     NoCorpus,
-    #[error("no pair of sentences is left of {n_lines}: {dropped}")]
-    NothingLeft { n_lines: u64, dropped: String },
+    #[error("{files}: no pair of sentences is left of {n_lines}: {dropped}")]
+    NothingLeft { files: String, n_lines: u64, dropped: String },
     #[error(transparent)]
     Text(#[from] cognate_text::Error),
 

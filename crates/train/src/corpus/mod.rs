@@ -139,7 +139,12 @@ impl Corpus {
         }
         let corpus = Self { parts, first_blocks, dropped, fingerprint: hasher.finalize() };
         if corpus.n_pairs() == 0 {
-            Err(Cause::NothingLeft { n_lines: corpus.n_lines(), dropped: dropped.to_string() })?;
+            let names: Vec<String> = files.iter().map(|files| files.names()[0].clone()).collect();
+            Err(Cause::NothingLeft {
+                files: names.join(", "),
+                n_lines: corpus.n_lines(),
+                dropped: dropped.to_string(),
+            })?;
         }
         Ok(corpus)
     }

@@ -128,7 +128,7 @@ fn text_that_cannot_be_trained_on_is_refused() {
     assert_snapshot!(error("", "a\n"), @"train.en: is empty; expected one sentence a line");
     assert_snapshot!(error("a", ""), @"train.de: is empty; expected one sentence a line");
     assert_snapshot!(error("", ""), @"train.en: is empty; expected one sentence a line");
-    assert_snapshot!(error("\n \na b c d\n", "a\nb\nc\n"), @"no pair of sentences is left of 3: 2 with an empty side, 1 with too many words");
+    assert_snapshot!(error("\n \na b c d\n", "a\nb\nc\n"), @"train.en: no pair of sentences is left of 3: 2 with an empty side, 1 with too many words");
     assert_snapshot!(error("a\nb\n", b"a\nb \xfc\n"), @"train.de: line 2: not UTF-8 at byte 3; convert the file to UTF-8");
     assert_snapshot!(error(b"\xff\xfea\0\n\0", "a\nb"), @"train.en: line 1: not UTF-8 at byte 1; convert the file to UTF-8");
     assert_snapshot!(error(vec![b'x'; (1 << 20) + 1], "a"), @"train.en: line 1: longer than 1048576 bytes; expected text with one sentence a line");

@@ -85,7 +85,11 @@ impl Fields {
 
 /// A field of an object; its error names it.
 fn field<T: DeserializeOwned>(object: &Value, name: &str) -> Result<Option<T>> {
-    Option::deserialize(&object[name]).map_err(|error| wrong_setting(format!("{name}: {error}")))
+    Option::deserialize(&object[name]).map_err(|error| {
+        let message = error.to_string();
+        let found = message.replace("unknown variant", "found").replace("invalid type:", "found");
+        wrong_setting(format!("{name}: {found}"))
+    })
 }
 
 impl SpeechTokens {

@@ -119,7 +119,8 @@ fn models_name_their_language_and_task() {
     }
     for (fields, message) in [
         (json!({ "language": "klingon" }), "language: expected one of de, en, fr, found klingon"),
-        (json!({ "language": ["de"] }), "language: invalid type: sequence, expected a string"),
+        (json!({ "language": ["de"] }), "language: found sequence, expected a string"),
+        (json!({ "task": "sing" }), "task: found `sing`, expected `transcribe` or `translate`"),
         (
             json!({ "no_timestamps_token_id": i64::MIN }),
             "the token -9223372036854775808 is outside the vocabulary of 122",

@@ -184,6 +184,7 @@ fn plain(message: &str) -> String {
         ("expected a string", "expected text"),
         ("expected a sequence", "expected a list in [ ]"),
         ("expected struct Text", "expected a corpus in { }"),
+        ("wanted string or table", "expected text with one word"),
         ("invalid type: ", "found "),
         ("invalid value: ", "found "),
         ("unknown variant ", "found "),

@@ -104,6 +104,7 @@ fn single_fields_are_set_as_a_file_would() {
     assert_snapshot!(refused("dropout.layers", "1"), @"dropout.layers is unknown; expected one of embeddings, sublayers, attention, activation, consistency");
     assert_snapshot!(refused("modell.gated", "true"), @"modell.gated: modell is not a section; expected one of data, tokenizer, model, tuning, dropout, optimiser, schedule");
     assert_snapshot!(refused("model.norm_placement", "middle"), @"model.norm_placement: found `middle`, expected one of `post`, `pre`, `around`");
+    assert_snapshot!(refused("model.positions", "3"), @"model.positions: expected text with one word");
     assert_snapshot!(refused("model.heads", "many"), @r#"model.heads: found string "many", expected a whole number, 0 or more"#);
 }
 

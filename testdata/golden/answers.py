@@ -57,8 +57,9 @@ def draw_inputs(model, seed, source_lengths=SOURCE_LENGTHS, target_length=TARGET
     """Sources of random tokens, each ending in eos and padded right, and a target prefix for teacher forcing."""
     generator = torch.Generator().manual_seed(seed)
     pad, eos = model.config.pad_token_id, model.config.eos_token_id
-    source_vocabulary = model.get_encoder().embed_tokens.num_embeddings
-    target_vocabulary = min(model.get_decoder().embed_tokens.num_embeddings, model.get_output_embeddings().out_features)
+    rows = lambda stack: stack.get_input_embeddings().num_embeddings
+    source_vocabulary = rows(model.get_encoder())
+    target_vocabulary = min(rows(model.get_decoder()), model.get_output_embeddings().out_features)
     start = model.config.decoder_start_token_id
 
     def tokens(count, vocabulary):

@@ -39,6 +39,19 @@ GEMMA = dict(
     initializer_range=0.2,
 )
 
+BERT = dict(
+    vocab_size=40,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=24,
+    max_position_embeddings=31,
+    initializer_range=0.3,
+)
+
+# With larger weights RoBERTa repeats a token.
+SOFT = dict(initializer_range=0.15, pad_token_id=1)
+
 # Fields of config.json by older programs, which transformers does not read; their values contradict the others.
 UNREAD = dict(
     add_bias_logits=False,
@@ -54,6 +67,19 @@ def gemma(encoder, decoder, tied=True):
     """A T5Gemma of halves that differ from GEMMA."""
     halves = (hf.T5GemmaModuleConfig(**GEMMA | half) for half in (encoder, decoder))
     return hf.T5GemmaConfig(*halves, vocab_size=40, tie_word_embeddings=tied)
+
+
+def pair(encoder, decoder, **tokens):
+    """A model of two models."""
+    config = hf.EncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
+    config.update(tokens)
+    return config
+
+
+def own_ends(inputs):
+    """Sources that end with 2 and are padded with 0, where the decoder's tokens are no tokens of the encoder."""
+    ids = inputs["input_ids"]
+    return inputs | {"input_ids": ids.where(ids < 40, 2) * inputs["attention_mask"]}
 
 
 def widths(layers, heads, ffn):
@@ -444,5 +470,55 @@ CASES = {
         "`tie_word_embeddings: false` of the whole only: the output is the encoder's table; 5 heads on 1; stored in bf16",
         gemma(*[dict(num_attention_heads=5, num_key_value_heads=1)] * 2, tied=False),
         dtype=torch.bfloat16,
+    ),
+    # Pairs
+    "bert-bert": Case(
+        "BERT with a decoder of BERT: a wider encoder of other depth and heads, whose states are projected; 3 token types; activations differ",
+        pair(
+            hf.BertConfig(**BERT | dict(hidden_size=20, num_hidden_layers=1, type_vocab_size=3, hidden_act="gelu_new")),
+            hf.BertConfig(**BERT | dict(hidden_act="relu", layer_norm_eps=1e-5)),
+            decoder_start_token_id=3,
+            pad_token_id=0,
+            eos_token_id=2,
+        ),
+    ),
+    "bert-tied": Case(
+        "`tie_encoder_decoder`: the decoder has the encoder's weights, but for cross-attention and its head",
+        pair(
+            *[hf.BertConfig(**BERT | dict(initializer_range=0.15)) for _ in range(2)],
+            decoder_start_token_id=3,
+            pad_token_id=0,
+            eos_token_id=2,
+            tie_encoder_decoder=True,
+        ),
+    ),
+    "roberta-roberta": Case(
+        "counted positions on both sides; the decoder has an own output table",
+        pair(
+            hf.RobertaConfig(**BERT | SOFT),
+            hf.RobertaConfig(**BERT | SOFT | dict(hidden_act="relu", tie_word_embeddings=False)),
+            decoder_start_token_id=0,
+            pad_token_id=1,
+            eos_token_id=2,
+        ),
+    ),
+    "distilbert-gpt2": Case(
+        "vocabularies of 40 and 43, the decoder's padding and end are outside the encoder's; joined, transposed weights of cross-attention",
+        pair(
+            hf.DistilBertConfig(
+                vocab_size=40,
+                dim=16,
+                n_layers=2,
+                n_heads=2,
+                hidden_dim=24,
+                max_position_embeddings=31,
+                initializer_range=0.3,
+            ),
+            hf.GPT2Config(vocab_size=43, n_embd=16, n_layer=2, n_head=4, n_positions=33, initializer_range=0.3),
+            decoder_start_token_id=1,
+            pad_token_id=42,
+            eos_token_id=41,
+        ),
+        inputs=own_ends,
     ),
 }

@@ -19,6 +19,8 @@ ROUNDING = 2e-5
 MARGIN = 1e-3
 # Untied, these have separate tables for encoder, decoder and output; in others encoder and decoder share one.
 SEPARATE = ("bart", "mbart", "plbart", "m2m_100")
+# Parts of the names of embedding tables.
+TABLES = ("embed_tokens", "shared", "word_embeddings", "wte")
 
 
 @dataclasses.dataclass
@@ -115,7 +117,8 @@ def draw(case, seed):
         for side in (model.get_encoder(), model.get_decoder()):
             side.embed_tokens.weight = torch.nn.Parameter(torch.empty_like(side.embed_tokens.weight))
     is_gemma = family == "t5gemma"
-    table = 0.3 if is_gemma else 0.8 if "t5" in family else 0.45 if case.config.scale_embedding else 0.9
+    is_scaled = getattr(case.config, "scale_embedding", False)
+    table = 0.3 if is_gemma else 0.8 if "t5" in family else 0.45 if is_scaled else 0.9
     for name, parameter in model.named_parameters():
         if "embed_positions" in name and family in ("marian", "pegasus"):  # sinusoids are not learned
             continue
@@ -123,7 +126,7 @@ def draw(case, seed):
             # A norm that keeps the signs lets a tied output repeat the token that came in.
             neutral = 1.0 if is_gemma and "norm" in name else 0.0
             parameter.add_(torch.randn_like(parameter) * 0.2 + neutral).mul_(torch.randn_like(parameter).sign()).sub_(neutral)
-        elif "embed_tokens" in name or "shared" in name:
+        elif any(part in name for part in TABLES):
             parameter.normal_(std=table)
         elif "relative_attention_bias" in name:
             parameter.normal_(std=2.0)
@@ -131,7 +134,8 @@ def draw(case, seed):
             parameter.normal_(std=0.5)
         else:
             # Attention is sharp, positions show, and the layers do not drown what comes in.
-            factors = {"embed_positions": 4.0, "q_proj": 3.0, "k_proj": 3.0, "_proj": 0.7, "fc": 0.7}
+            factors = {"embed_positions": 4.0, "position_embeddings": 4.0, "wpe": 4.0, "query": 3.0, "key": 3.0}
+            factors |= {"q_proj": 3.0, "k_proj": 3.0, "_proj": 0.7, "fc": 0.7}
             parameter.mul_(next((factor for part, factor in factors.items() if part in name), 2.0))
     if hasattr(model, "final_logits_bias"):
         model.final_logits_bias.normal_(std=0.8)[:, case.config.eos_token_id] -= 3
@@ -168,6 +172,9 @@ def able_to_generate(model):
     model.config.vocab_size = model.get_output_embeddings().out_features
     if model.config.model_type in ("t5", "mt5", "umt5"):
         model.config.num_layers = model.config.num_decoder_layers
+    if model.config.model_type == "encoder-decoder":
+        # GPT-2 otherwise returns no weights of attention.
+        model.decoder.config._attn_implementation = "eager"
     if model.config.model_type == "t5gemma":
         # Its cache crops the keys of the source to the window of sliding layers. Without one it hides padding tokens that it decoded.
         model.config.decoder.use_cache = model.generation_config.use_cache = False

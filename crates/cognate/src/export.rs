@@ -391,7 +391,7 @@ impl Export {
             source_ids,
             prefix,
             suffix,
-            pad: config.pad_token as i64,
+            pad: config.source_pad(config.pad_token as i64),
             target,
             target_pieces,
         }))

@@ -103,7 +103,7 @@ pub fn decoder(
     config: &Config,
     pad_token: i64,
 ) -> Result<Box<dyn Decoder>> {
-    let mut sessions = sessions.into().into_iter();
+    let (mut sessions, pad_token) = (sessions.into().into_iter(), config.source_pad(pad_token));
     Ok(match (layout, [(); 4].map(|()| sessions.next())) {
         (
             Layout::Cognate | Layout::HuggingFace | Layout::Triton,

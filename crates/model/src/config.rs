@@ -19,7 +19,8 @@ pub struct Config {
     pub source_vocab: usize,
     /// Width of the hidden states.
     pub d_model: usize,
-    /// Maximum length of source and target in tokens; `None` if positions have no limit.
+    /// Maximum length of source and target in tokens; `None` if positions have no limit. With an
+    /// [`Config::encoder_model`] that of the target alone.
     pub max_positions: Option<usize>,
     /// The stacks that the model has.
     pub parts: Parts,
@@ -68,7 +69,7 @@ pub struct Config {
     /// The width of the decoder's table, if it is not `d_model`: linear layers convert between
     /// them, before the first layer and after the last (Zhang et al. 2022).
     pub table_width: Option<usize>,
-    /// Segment embeddings, added to those of the encoder's tokens.
+    /// Segment embeddings, added to those of tokens.
     pub token_types: TokenTypes,
     /// Whether embeddings are multiplied by `√d_model` (Vaswani et al. 2017, section 3.4).
     pub scale_embedding: bool,
@@ -77,6 +78,9 @@ pub struct Config {
     /// Whether the input of the output projection is multiplied by `d_model^-½` (Raffel et al.
     /// 2020, where it is tied).
     pub scale_output: bool,
+    /// The activation of a linear layer with normalisation, `norm(act(W h + b))`, before the output
+    /// projection of a model with a decoder (Devlin et al. 2019).
+    pub output_transform: Option<Activation>,
     /// Whether a learned bias is added to the logits.
     pub output_bias: bool,
     /// The token that starts decoding.
@@ -260,7 +264,7 @@ pub enum Head {
     },
 }
 
-/// Segment embeddings of the encoder (Devlin et al. 2019, section 3).
+/// Segment embeddings (Devlin et al. 2019, section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenTypes {
     /// None.
@@ -472,6 +476,22 @@ impl Config {
     /// The encoder's definition.
     pub fn of_encoder(&self) -> &Self {
         self.encoder_model.as_ref().map_or(self, |encoder| &encoder.config)
+    }
+
+    /// The maximum number of tokens of a source; `None` if its positions have no limit.
+    pub fn source_positions(&self) -> Option<usize> {
+        self.of_encoder().max_positions
+    }
+
+    /// The token that pads sources, where `pad_token` pads targets: a model of two models of text has
+    /// two vocabularies.
+    pub fn source_pad(&self, pad_token: i64) -> i64 {
+        match &self.encoder_model {
+            Some(encoder) if encoder.config.front == Front::Tokens => {
+                encoder.config.pad_token as i64
+            }
+            _ => pad_token,
+        }
     }
 
     /// The number of rows of the position table; 0 without one.

@@ -9,7 +9,7 @@ use crate::attention::{
 };
 use crate::dropout::Dropout;
 use crate::embedding::{InputTokens, Side, between_widths, embed, table};
-use crate::layers::{after_stack, capped, feed_forward, linear, residual};
+use crate::layers::{after_stack, capped, feed_forward, linear, residual, transformed};
 use crate::positions::orders;
 use crate::span::Span;
 use crate::{Config, OutputProjection, Parts};
@@ -187,6 +187,10 @@ pub(crate) fn decoder<'g>(
         hidden,
         config.table_width.unwrap_or(config.d_model),
     );
+    let hidden = match config.output_transform {
+        Some(activation) => transformed(root, config, activation, hidden),
+        None => hidden,
+    };
     let projection = Projection::of(root, config);
     let _scope = root.at("lm_head").enter();
     let hidden =

@@ -81,7 +81,7 @@ pub(crate) struct Embedded<'g> {
 pub(crate) struct InputTokens<'g> {
     /// `i64 [..., len]`
     pub(crate) ids: Tensor<'g>,
-    /// The segments of the encoder's tokens, `i64 [..., len]`, if they are an input.
+    /// The segments of tokens, `i64 [..., len]`, if they are an input.
     pub(crate) types: Option<Tensor<'g>>,
     /// The positions of tokens, `i64 [..., len]`, if they are not consecutive.
     pub(crate) positions: Option<Tensor<'g>>,
@@ -111,7 +111,7 @@ pub(crate) fn embed<'g>(
         table(root, config, side).gather(input.ids),
         config.d_model,
     );
-    let types = if side == Side::Encoder { embed_types(root, config, input.types) } else { None };
+    let types = embed_types(&stack, config, input.types);
     let tokens = types.map_or(tokens, |types| tokens + types);
     let scaled =
         || if config.scale_embedding { tokens * (config.d_model as f32).sqrt() } else { tokens };
@@ -132,17 +132,17 @@ pub(crate) fn embed<'g>(
 /// The embeddings of the tokens' segments, `types: i64 [batch, src]`: `[batch, src, d_model]`, or
 /// `[d_model]` if all are in the first.
 fn embed_types<'g>(
-    root: &Scope<'g>,
+    stack: &Scope<'g>,
     config: &Config,
     types: Option<Tensor<'g>>,
 ) -> Option<Tensor<'g>> {
-    let scope = Side::Encoder.at(root).at("embed_types");
+    let scope = stack.at("embed_types");
     let _scope = scope.enter();
     let table = |rows| scope.parameter("weight", [rows, config.d_model]);
     match config.token_types {
         TokenTypes::None => None,
         TokenTypes::Given(rows) => types.map(|types| table(rows).gather(types)),
-        TokenTypes::First(rows) => Some(table(rows).gather(root.builder().integer(0))),
+        TokenTypes::First(rows) => Some(table(rows).gather(stack.builder().integer(0))),
     }
 }
 

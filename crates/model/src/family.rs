@@ -57,7 +57,14 @@ pub(crate) enum Family {
     /// Decoder-only families.
     Gpt(Gpt),
     /// An encoder and a decoder of two families.
-    Pair(&'static Family, &'static Family),
+    Pair {
+        /// The encoder's.
+        encoder: &'static Family,
+        /// The decoder's.
+        decoder: &'static Family,
+        /// Whether the decoder has the encoder's weights, where both have such a parameter.
+        tied: bool,
+    },
     /// Families derived from T5 (Raffel et al. 2020).
     T5(T5),
     /// T5Gemma (Zhang et al. 2025).
@@ -191,7 +198,7 @@ pub(crate) fn parse(text: &str) -> Result<(Family, Config), Error> {
     if family == Family::Bart(Bart::Trocr) {
         return Err(wrong(format!(
             "model_type {name:?} is only supported as the decoder of {:?}",
-            pair::MODEL_TYPE
+            pair::MODEL_TYPES[1]
         )));
     }
     if family == Family::T5Gemma {
@@ -224,7 +231,7 @@ fn config(family: Family, class: &str, fields: &Fields) -> Config {
         Family::Cognate => cognate::config(fields),
         Family::Gpt(gpt) => gpt::config(gpt, class, fields),
         // A half of a pair is not a pair itself.
-        Family::Pair(_, decoder) => config(*decoder, class, fields),
+        Family::Pair { decoder, .. } => config(*decoder, class, fields),
         Family::T5Gemma => config(Family::Gpt(Gpt::Gemma2), class, fields),
         Family::T5(t5) => t5::config(t5, fields),
         Family::Vit(vit) => vit::config(vit, class, fields),
@@ -233,21 +240,29 @@ fn config(family: Family, class: &str, fields: &Fields) -> Config {
 }
 
 fn is_pair(object: &Map<String, Value>) -> bool {
-    object.get("model_type").is_some_and(|name| *name == pair::MODEL_TYPE)
+    let name = object.get("model_type").and_then(Value::as_str);
+    name.is_some_and(|name| pair::MODEL_TYPES.contains(&name))
 }
 
 /// Reads the `config.json` of a model that consists of two models.
 fn parse_pair(object: &Map<String, Value>) -> Result<(Family, Config), Error> {
-    let read = |name| parse_half(pair::half(object, name), name);
-    let ((encoder, encoder_config), (decoder, decoder_config)) =
-        (read("encoder")?, read("decoder")?);
-    if !matches!(decoder, Family::Bart(bart) if *bart != Bart::M2m100) {
-        return Err(wrong("decoder: expected one of trocr, bart, blenderbot, blenderbot-small, marian, mbart, pegasus, plbart".into()));
+    let family_of = |name: &str| {
+        let half = pair::half(object, name).map_err(wrong)?;
+        family(&half).map(|(.., family)| family).map_err(|problem| within(name, problem))
+    };
+    let (encoder, decoder) = (family_of("encoder")?, family_of("decoder")?);
+    pair::check(encoder, decoder).map_err(wrong)?;
+    let read = |name| parse_half(pair::half(object, name), name).map(|(_, config)| config);
+    let (encoder_config, decoder_config) = (read("encoder")?, read("decoder")?);
+    let is_sized = *decoder == Family::Bart(Bart::Trocr);
+    let config = pair::join(object, encoder_config, decoder_config, is_sized).map_err(wrong)?;
+    let tied = object.get("tie_encoder_decoder").is_some_and(|tied| *tied == true);
+    if tied && !(matches!(encoder, Family::Bert(_)) && encoder == decoder) {
+        return Err(wrong(
+            "tie_encoder_decoder true: expected an encoder and a decoder of one family".into(),
+        ));
     }
-    let config =
-        pair::join(object, encoder_config, decoder_config, *decoder == Family::Bart(Bart::Trocr))
-            .map_err(wrong)?;
-    Ok((Family::Pair(encoder, decoder), config))
+    Ok((Family::Pair { encoder, decoder, tied }, config))
 }
 
 /// Reads the `config.json` of one half.
@@ -255,11 +270,15 @@ fn parse_half(
     half: Result<Map<String, Value>, String>,
     name: &str,
 ) -> Result<(&'static Family, Config), Error> {
-    let within = |problem: String| wrong(format!("{name}: {problem}"));
+    let within = |problem| within(name, problem);
     let half = half.map_err(wrong)?;
     let (_, class, family) = family(&half).map_err(within)?;
     let fields = Fields::new(half);
-    let config = config(*family, class, &fields);
+    let config = match *family {
+        Family::Bert(bert) if name == "decoder" => bert::decoder(bert, class, &fields),
+        Family::Gpt(Gpt::Gpt2) if name == "decoder" => gpt::decoder(class, &fields),
+        _ => config(*family, class, &fields),
+    };
     fields.finish().map_err(within)?;
     Ok((family, config))
 }
@@ -275,7 +294,7 @@ pub(crate) fn encoder_alone(text: &str) -> Result<String, Error> {
     }
     let (_, class, family) = family(&object).map_err(wrong)?;
     let class = match family {
-        Family::Bart(_) | Family::Cognate | Family::Pair(..) | Family::Whisper => {
+        Family::Bart(_) | Family::Cognate | Family::Pair { .. } | Family::Whisper => {
             format!("{class}Encoder")
         }
         Family::Bert(_) | Family::Vit(_) => format!("{class}Model"),
@@ -308,6 +327,10 @@ fn major(version: &str) -> u32 {
     version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0)
 }
 
+fn within(half: &str, problem: String) -> Error {
+    wrong(format!("{half}: {problem}"))
+}
+
 fn wrong(message: String) -> Error {
     Error::new(ErrorKind::Config, "config.json", message)
 }
@@ -327,7 +350,7 @@ fn family(
         FAMILIES
             .iter()
             .map(|(name, ..)| *name)
-            .chain([pair::MODEL_TYPE])
+            .chain(pair::MODEL_TYPES)
             .collect::<Vec<_>>()
             .join(", ")
     };

@@ -3,7 +3,7 @@
 
 use crate::decoder::Projection;
 use crate::interface::{LAST_HIDDEN_STATE, LOGITS, POOLER_OUTPUT};
-use crate::layers::{linear, normalise};
+use crate::layers::{linear, transformed};
 use crate::{Activation, Config, Head};
 use cognate_graph::{Scope, Tensor};
 
@@ -38,11 +38,8 @@ pub(crate) fn head<'g>(
         }
         Head::Tokens { labels } => classify(hidden, labels),
         Head::Vocabulary { activation } => {
-            let scope = root.at("lm_head");
-            let dense =
-                activation.apply(linear(&scope.at("dense"), config, hidden, config.d_model));
             let Projection { weight, bias } = Projection::of(root, config);
-            vec![(LOGITS, normalise(&scope.at("layer_norm"), config, dense).linear(weight, bias))]
+            vec![(LOGITS, transformed(root, config, activation, hidden).linear(weight, bias))]
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Linear layers, feed-forward, residuals and normalisation.
 
 use crate::dropout::Dropout;
-use crate::{Biases, Config, Norm, NormPlacement};
+use crate::{Activation, Biases, Config, Norm, NormPlacement};
 use cognate_graph::{Dim, Scope, Tensor, Unary};
 
 /// `x Wᵀ (+ b)`: `[..., in]` -> `[..., out]`
@@ -42,6 +42,18 @@ pub(crate) fn normalise<'g>(scope: &Scope<'g>, config: &Config, x: Tensor<'g>) -
         }
         Norm::Rms => x.rms_norm(scale, config.epsilon),
     }
+}
+
+/// `norm(act(W h + b))`, the input of BERT's output projection: `[..., d_model]` -> `[..., d_model]`
+pub(crate) fn transformed<'g>(
+    root: &Scope<'g>,
+    config: &Config,
+    activation: Activation,
+    hidden: Tensor<'g>,
+) -> Tensor<'g> {
+    let scope = root.at("lm_head");
+    let dense = activation.apply(linear(&scope.at("dense"), config, hidden, config.d_model));
+    normalise(&scope.at("layer_norm"), config, dense)
 }
 
 /// `cap · tanh(x / cap)`, or `x` without a cap.

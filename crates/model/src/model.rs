@@ -98,6 +98,7 @@ impl Preset {
             scale_embedding: true,
             output: OutputProjection::Tied,
             scale_output: false,
+            output_transform: None,
             output_bias: false,
             start_token: 2,
             eos_token: 0,

@@ -359,9 +359,9 @@ impl LoadedModel {
     pub fn decoder(&self) -> Result<Box<dyn Decoder>> {
         let decoder = match (self.sizes, self.sessions()) {
             (Some(_), mut sessions) if sessions.len() == 1 => {
+                let pad_token = self.config.source_pad(self.settings.pad_token);
                 return Ok(Box::new(
-                    SearchDecoder::new(sessions.remove(0), self.settings.pad_token)?
-                        .with_sizes(self.sizes),
+                    SearchDecoder::new(sessions.remove(0), pad_token)?.with_sizes(self.sizes),
                 ));
             }
             (_, sessions) => decoder(self.layout, sessions, &self.config, self.settings.pad_token)?,

@@ -57,7 +57,7 @@ impl SourceEncoder {
             ends: Vec::new(),
             start: None,
             vocab: config.source_vocab,
-            limit: config.max_positions.unwrap_or(LONGEST_SOURCE),
+            limit: config.source_positions().unwrap_or(LONGEST_SOURCE),
         }
     }
 

@@ -85,7 +85,8 @@ pub fn decoder_models() -> Vec<String> {
 }
 
 /// The names of the golden models of images and text, as [`golden_models`].
-pub const IMAGE_MODELS: [&str; 3] = ["images/mbart", "images/trocr", "images/trocr-projected"];
+pub const IMAGE_MODELS: [&str; 5] =
+    ["images/bert", "images/gpt2", "images/mbart", "images/trocr", "images/trocr-projected"];
 
 /// The names of the golden models of speech, as [`golden_models`].
 pub const SPEECH_MODELS: [&str; 2] = ["speech/whisper", "speech/whisper-v3"];

@@ -54,12 +54,13 @@ const SPARE_PLACES: usize = 3;
 /// The cases that the model's number of positions and its layout allow: shared caches and loops
 /// process one token per step.
 pub(crate) fn cases(config: &Config, layout: Layout) -> impl Iterator<Item = Case> {
-    let positions = config.max_positions.unwrap_or(usize::MAX);
+    let [positions, source_positions] = [config.max_positions, config.source_positions()]
+        .map(|positions| positions.unwrap_or(usize::MAX));
     let longest =
         if matches!(layout, Layout::SharedCache | Layout::Generate) { 1 } else { usize::MAX };
     let features = config.front.positions();
     let sized = move |case: Case| match features {
-        None => (case.src <= positions).then_some(case),
+        None => (case.src <= source_positions).then_some(case),
         // Features are read completely, and the reference takes seconds for a window of audio.
         Some(src) => Some(Case { src, batch: if case.beams == 3 { 2 } else { 1 }, ..case }),
     };
@@ -113,7 +114,7 @@ impl Inputs {
             let len = 1 + self.random.next_u32() as usize % case.src;
             for position in len..case.src {
                 mask[position] = 0;
-                ids[[sentence, position]] = config.pad_token as i64;
+                ids[[sentence, position]] = config.source_pad(config.pad_token as i64);
             }
         }
         let mut values: Values =
@@ -346,13 +347,14 @@ impl Inputs {
     }
 
     fn sentences(&mut self, config: &Config, limit: Option<usize>) -> Vec<Vec<i64>> {
-        let longest = [config.max_positions, limit].into_iter().flatten().fold(LONGEST, usize::min);
+        let longest =
+            [config.source_positions(), limit].into_iter().flatten().fold(LONGEST, usize::min);
         (0..RANDOM_SENTENCES)
             .map(|_| {
                 let len = 1 + self.random.next_u32() as usize % longest;
                 (1..len)
                     .map(|_| self.id(config.source_vocab))
-                    .chain([config.eos_token as i64])
+                    .chain([config.of_encoder().eos_token as i64])
                     .collect()
             })
             .collect()

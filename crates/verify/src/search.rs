@@ -111,7 +111,8 @@ fn margins(
 
 fn decoder(session: Box<dyn Session>, subject: &Subject<'_>) -> Result<SearchDecoder> {
     let engine = session.engine().to_owned();
-    let decoder = SearchDecoder::new(session, subject.settings.pad_token)
-        .map_err(|error| Error::runtime(&engine, error))?;
+    let pad_token = subject.model.config().source_pad(subject.settings.pad_token);
+    let decoder =
+        SearchDecoder::new(session, pad_token).map_err(|error| Error::runtime(&engine, error))?;
     Ok(decoder.with_sizes(subject.sizes))
 }

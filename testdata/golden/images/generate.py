@@ -26,8 +26,13 @@ VOCAB = 264
 VIT = dict(num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, image_size=16, patch_size=4, initializer_range=0.4)
 TROCR = dict(vocab_size=VOCAB, d_model=16, decoder_layers=2, decoder_attention_heads=2, decoder_ffn_dim=24, init_std=0.4)
 TROCR |= dict(max_position_embeddings=40)
+GPT2 = dict(vocab_size=VOCAB, n_embd=16, n_layer=2, n_head=2, n_positions=40, initializer_range=0.4)
+BERT = dict(vocab_size=VOCAB, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24)
+BERT |= dict(max_position_embeddings=40, initializer_range=0.4)
 MBART = TROCR | dict(encoder_layers=2, encoder_attention_heads=2, encoder_ffn_dim=24)
 CASES = {
+    "bert": (transformers.DeiTConfig(**VIT, hidden_size=16), transformers.BertConfig(**BERT)),
+    "gpt2": (transformers.ViTConfig(**VIT, hidden_size=20), transformers.GPT2Config(**GPT2)),
     "mbart": (transformers.ViTConfig(**VIT, hidden_size=16), transformers.MBartConfig(**MBART, scale_embedding=True)),
     "trocr": (
         transformers.ViTConfig(**VIT, hidden_size=20, qkv_bias=False),

@@ -64,7 +64,7 @@ impl Export {
         let (source, model) = (self.source(), self.model());
         let config: Value = serde_json::from_str(model.config_json())
             .map_err(|error| Error::new(ErrorKind::Folder, format_args!("{source}: {error}")))?;
-        let family = config["model_type"].as_str().unwrap_or("unknown");
+        let family = family(&config);
         let tensor =
             |(name, recipe): (&str, &cognate_graph::Recipe)| (name.into(), recipe.shape().to_vec());
         let programs = match model.config().parts {
@@ -78,7 +78,7 @@ impl Export {
         };
         Ok(ModelDescription {
             source: source.clone(),
-            facts: facts(model, family),
+            facts: facts(model, &family),
             languages: languages(source),
             n_parameters: model.parameters(),
             tensors: model.weights().iter().map(tensor).collect(),
@@ -102,6 +102,17 @@ impl GraphDescription {
                 .collect(),
             outputs: outputs.map(|(name, node)| (name.clone(), node.ty.to_string())).collect(),
         }
+    }
+}
+
+/// The `model_type`, with those of both halves of a pair of models.
+fn family(config: &Value) -> String {
+    let name = config["model_type"].as_str().unwrap_or("unknown");
+    match ["encoder", "decoder"].map(|half| config[half]["model_type"].as_str()) {
+        [Some(encoder), Some(decoder)] if name.ends_with("encoder-decoder") => {
+            format!("{name}, {encoder} and {decoder}")
+        }
+        _ => name.into(),
     }
 }
 

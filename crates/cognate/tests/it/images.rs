@@ -84,7 +84,7 @@ fn texts_of_images_are_those_of_transformers() {
     let load = |folder: &PathBuf| {
         ImageReader::load(ModelSource::find(folder).unwrap(), &LoadOptions::default(), &decoding)
     };
-    for case in ["mbart", "trocr", "trocr-projected"] {
+    for case in ["bert", "gpt2", "mbart", "trocr", "trocr-projected"] {
         let (paths, answers) = answers(&format!("golden/images/{case}/texts.json"));
         let out = tempfile::tempdir().unwrap();
         for folder in folders(&format!("golden/images/{case}"), out.path()) {

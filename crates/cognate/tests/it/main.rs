@@ -7,6 +7,7 @@ mod encoders;
 mod images;
 mod manifest;
 mod options;
+mod pairs;
 mod reports;
 
 use cognate::{

@@ -143,6 +143,7 @@ pub(super) fn config(family: Bart, fields: &Fields) -> Config {
         scale_embedding: fields.flag("scale_embedding", implied.scale_embedding),
         output: if tied { OutputProjection::Tied } else { OutputProjection::Own },
         scale_output: false,
+        output_transform: None,
         output_bias: implied.output_bias,
         start_token: tokens[0],
         eos_token: tokens[1],

@@ -1,7 +1,7 @@
 //! `config.json` and tensor names of the encoder-only families derived from BERT.
 
 use super::Bert;
-use super::fields::Fields;
+use super::fields::{Fields, Tokens};
 use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
     Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Head, Norm,
@@ -101,12 +101,40 @@ pub(super) fn config(family: Bert, class: &str, fields: &Fields) -> Config {
             OutputProjection::Own
         },
         scale_output: false,
+        output_transform: None,
         output_bias: false,
         start_token: pad_token,
         eos_token: pad_token,
         pad_token,
     };
     config.check(&names, |problem| fields.contradict(problem));
+    config
+}
+
+/// The decoder with cross-attention, BERT's stack with the head of a masked language model
+/// (transformers' `BertLMHeadModel`).
+pub(super) fn decoder(family: Bert, class: &str, fields: &Fields) -> Config {
+    let encoder = config(family, class, fields);
+    let pad = Some(encoder.pad_token);
+    let [start_token, eos_token, pad_token] =
+        fields.tokens(Tokens { start: None, bos: None, eos: None, pad });
+    let token_types = match encoder.token_types {
+        TokenTypes::Given(rows) => TokenTypes::First(rows),
+        others => others,
+    };
+    let transform = if family == Bert::Roberta { Activation::Gelu } else { encoder.activation };
+    let config = Config {
+        parts: Parts::Both,
+        decoder: encoder.encoder,
+        token_types,
+        output_transform: Some(transform),
+        output_bias: true,
+        start_token,
+        eos_token,
+        pad_token,
+        ..encoder
+    };
+    config.check(&NAMES, |problem| fields.contradict(problem));
     config
 }
 
@@ -142,12 +170,12 @@ fn head(family: Bert, class: &str, activation: Activation, fields: &Fields) -> H
     }
 }
 
-/// The encoder's tensor names of BERT and RoBERTa, of DistilBERT, and of MPNet.
-const PARTS: [(&str, [&str; 3]); 14] = [
-    ("shared", ["embeddings.word_embeddings"; 3]),
-    ("encoder.embed_positions", ["embeddings.position_embeddings"; 3]),
-    ("encoder.embed_types", ["embeddings.token_type_embeddings"; 3]),
-    ("encoder.layernorm_embedding", ["embeddings.LayerNorm"; 3]),
+/// The tensor names of a stack of BERT and RoBERTa, of DistilBERT, and of MPNet.
+const PARTS: [(&str, [&str; 3]); 19] = [
+    ("embed_tokens", ["embeddings.word_embeddings"; 3]),
+    ("embed_positions", ["embeddings.position_embeddings"; 3]),
+    ("embed_types", ["embeddings.token_type_embeddings"; 3]),
+    ("layernorm_embedding", ["embeddings.LayerNorm"; 3]),
     ("self_attn.q_proj", ["attention.self.query", "attention.q_lin", "attention.attn.q"]),
     ("self_attn.k_proj", ["attention.self.key", "attention.k_lin", "attention.attn.k"]),
     ("self_attn.v_proj", ["attention.self.value", "attention.v_lin", "attention.attn.v"]),
@@ -156,6 +184,11 @@ const PARTS: [(&str, [&str; 3]); 14] = [
         "self_attn_layer_norm",
         ["attention.output.LayerNorm", "sa_layer_norm", "attention.LayerNorm"],
     ),
+    ("encoder_attn.q_proj", ["crossattention.self.query", "", ""]),
+    ("encoder_attn.k_proj", ["crossattention.self.key", "", ""]),
+    ("encoder_attn.v_proj", ["crossattention.self.value", "", ""]),
+    ("encoder_attn.out_proj", ["crossattention.output.dense", "", ""]),
+    ("encoder_attn_layer_norm", ["crossattention.output.LayerNorm", "", ""]),
     ("fc1", ["intermediate.dense", "ffn.lin1", "intermediate.dense"]),
     ("fc2", ["output.dense", "ffn.lin2", "output.dense"]),
     ("final_layer_norm", ["output.LayerNorm", "output_layer_norm", "output.LayerNorm"]),
@@ -175,6 +208,8 @@ const HEADS: [(&str, [&str; 3]); 3] = [
 
 /// Possible names of the tensor at `path`, the usual one first.
 pub(super) fn names(family: Bert, head: Head, path: &str) -> Vec<String> {
+    // A decoder's output projection is the head of a masked language model.
+    let path = if path == "final_logits_bias" { "lm_head.bias" } else { path };
     let Some((part, kind)) = path.rsplit_once('.') else { return Vec::new() };
     let (prefix, stack, [column, head_column]) = match family {
         Bert::Original => ("bert", "encoder", [0, 0]),
@@ -204,9 +239,14 @@ pub(super) fn names(family: Bert, head: Head, path: &str) -> Vec<String> {
     if !of_head.is_empty() {
         return of_head.into_iter().flat_map(|name| spelt(name, kind)).collect();
     }
-    let layer = part.strip_prefix("encoder.layers.").and_then(|rest| rest.split_once('.'));
+    let is_decoder = part.starts_with("decoder.");
+    let of_stack = match part {
+        "shared" => "embed_tokens",
+        _ => part.strip_prefix("encoder.").or(part.strip_prefix("decoder.")).unwrap_or(part),
+    };
+    let layer = of_stack.strip_prefix("layers.").and_then(|rest| rest.split_once('.'));
     let Some((_, theirs)) =
-        PARTS.iter().find(|(ours, _)| *ours == layer.map_or(part, |(_, part)| part))
+        PARTS.iter().find(|(ours, _)| *ours == layer.map_or(of_stack, |(_, part)| part))
     else {
         return Vec::new();
     };
@@ -217,7 +257,7 @@ pub(super) fn names(family: Bert, head: Head, path: &str) -> Vec<String> {
         (_, name) => spelt(name, kind),
     };
     let prefixed: Vec<_> = bare.iter().map(|name| format!("{prefix}.{name}")).collect();
-    if matches!(head, Head::None | Head::Pooler) {
+    if matches!(head, Head::None | Head::Pooler) && !is_decoder {
         [bare, prefixed].concat()
     } else {
         [prefixed, bare].concat()

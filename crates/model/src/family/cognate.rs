@@ -101,6 +101,7 @@ pub(super) fn config(fields: &Fields) -> Config {
             OutputProjection::Own
         },
         scale_output: false,
+        output_transform: None,
         output_bias: false,
         start_token,
         eos_token,

@@ -1,6 +1,6 @@
 //! `config.json` and tensor names of the decoder-only families.
 
-use super::fields::Fields;
+use super::fields::{Fields, Tokens};
 use super::rotary::rotary;
 use super::{Family, Gpt};
 use crate::config::{ROTARY_BASE, SizeNames, StackNames};
@@ -37,6 +37,12 @@ impl Gpt {
 }
 
 pub(super) fn config(family: Gpt, class: &str, fields: &Fields) -> Config {
+    let config = unchecked(family, class, fields);
+    config.check(&family.sizes(), |problem| fields.contradict(problem));
+    config
+}
+
+fn unchecked(family: Gpt, class: &str, fields: &Fields) -> Config {
     let names = family.sizes();
     check_class(class, fields);
     let (d_model, vocab) = (fields.size(names.d_model), fields.size("vocab_size"));
@@ -84,7 +90,7 @@ pub(super) fn config(family: Gpt, class: &str, fields: &Fields) -> Config {
     };
     let eos_token =
         fields.first_token("eos_token_id").or(eos).unwrap_or_else(|| fields.size("eos_token_id"));
-    let config = Config {
+    Config {
         front: Front::Tokens,
         encoder_model: None,
         vocab,
@@ -119,12 +125,23 @@ pub(super) fn config(family: Gpt, class: &str, fields: &Fields) -> Config {
             OutputProjection::Own
         },
         scale_output: false,
+        output_transform: None,
         output_bias: false,
         start_token: fields.optional_size("bos_token_id").or(bos).unwrap_or(eos_token),
         eos_token,
         pad_token: fields.optional_size("pad_token_id").or(pad).unwrap_or(eos_token),
-    };
-    config.check(&names, |problem| fields.contradict(problem));
+    }
+}
+
+/// GPT-2 with cross-attention.
+pub(super) fn decoder(class: &str, fields: &Fields) -> Config {
+    let alone = unchecked(Gpt::Gpt2, class, fields);
+    let (eos, pad) = (Some(alone.eos_token), Some(alone.pad_token));
+    let [start_token, eos_token, pad_token] =
+        fields.tokens(Tokens { start: None, bos: eos, eos, pad });
+    let (parts, encoder) = (Parts::Both, alone.decoder);
+    let config = Config { parts, encoder, start_token, eos_token, pad_token, ..alone };
+    config.check(&Gpt::Gpt2.sizes(), |problem| fields.contradict(problem));
     config
 }
 
@@ -286,7 +303,7 @@ fn check_class(class: &str, fields: &Fields) {
 
 /// The tensor names of a decoder, of GPT-2, of OPT, and of Llama and its descendants; of Gemma 2
 /// those of [`GEMMA2`] differ.
-const PARTS: [(&str, [&str; 3]); 15] = [
+const PARTS: [(&str, [&str; 3]); 20] = [
     ("decoder.embed_tokens", ["wte", "embed_tokens", "embed_tokens"]),
     ("decoder.embed_positions", ["wpe", "embed_positions", "embed_positions"]),
     ("decoder.project_in", ["", "project_in", ""]),
@@ -297,6 +314,11 @@ const PARTS: [(&str, [&str; 3]); 15] = [
     ("self_attn.v_proj", ["attn.c_attn", "self_attn.v_proj", "self_attn.v_proj"]),
     ("self_attn.out_proj", ["attn.c_proj", "self_attn.out_proj", "self_attn.o_proj"]),
     ("self_attn_layer_norm", ["ln_1", "self_attn_layer_norm", "input_layernorm"]),
+    ("encoder_attn.q_proj", ["crossattention.q_attn", "", ""]),
+    ("encoder_attn.k_proj", ["crossattention.c_attn", "", ""]),
+    ("encoder_attn.v_proj", ["crossattention.c_attn", "", ""]),
+    ("encoder_attn.out_proj", ["crossattention.c_proj", "", ""]),
+    ("encoder_attn_layer_norm", ["ln_cross_attn", "", ""]),
     ("fc1", ["mlp.c_fc", "fc1", "mlp.gate_proj"]),
     ("fc_gate", ["", "", "mlp.up_proj"]),
     ("fc2", ["mlp.c_proj", "fc2", "mlp.down_proj"]),
@@ -344,9 +366,14 @@ pub(super) fn columns(family: Family, path: &str) -> Option<(usize, usize)> {
     let layer =
         path.strip_prefix("decoder.layers.").filter(|_| family == Family::Gpt(Gpt::Gpt2))?;
     let part = |name: &str| layer.contains(name);
-    match ["q_proj", "k_proj", "v_proj"].into_iter().position(part) {
-        Some(index) => Some((index, 3)),
-        None => ["out_proj", "fc1", "fc2"].into_iter().any(part).then_some((0, 1)),
+    // Cross-attention's queries have a tensor of their own.
+    let (joined, single) = match layer.contains("encoder_attn.") {
+        true => (&["k_proj", "v_proj"][..], "q_proj"),
+        false => (&["q_proj", "k_proj", "v_proj"][..], "out_proj"),
+    };
+    match joined.iter().position(|name| part(name)) {
+        Some(index) => Some((index, joined.len())),
+        None => [single, "out_proj", "fc1", "fc2"].into_iter().any(part).then_some((0, 1)),
     }
 }
 
@@ -354,7 +381,7 @@ pub(super) fn columns(family: Family, path: &str) -> Option<(usize, usize)> {
 /// frequencies of rotary angles.
 pub(super) fn is_left_over(family: Gpt, name: &str) -> bool {
     let ends: &[&str] = if family == Gpt::Gpt2 {
-        &[".attn.bias", ".attn.masked_bias"]
+        &[".attn.bias", ".attn.masked_bias", ".crossattention.bias", ".crossattention.masked_bias"]
     } else {
         &["rotary_emb.inv_freq"]
     };

@@ -3,7 +3,7 @@
 //! Parameter paths are BART's tensor names without `model.`:
 //! `decoder.layers.2.encoder_attn.q_proj.weight`.
 
-use super::{Bart, Family, Gpt, bert, gemma, gpt, vit};
+use super::{Bart, Family, Gpt, bert, gemma, gpt, pair, vit};
 use crate::{Config, Embeddings, Head, OutputProjection, Parts};
 use cognate_graph::{Generator, Recipe};
 use std::sync::Arc;
@@ -46,7 +46,9 @@ impl Naming<'_> {
         if is_output {
             paths.push("lm_head.weight");
         }
-        paths.into_iter().flat_map(|path| self.names_of(path)).collect()
+        let tied = matches!(self.family, Family::Pair { tied: true, .. });
+        let twin = pair::twin(path).filter(|_| tied);
+        paths.into_iter().chain(twin.as_deref()).flat_map(|path| self.names_of(path)).collect()
     }
 
     /// The value of the parameter at `path` in a checkpoint that lacks it: transformers initialises
@@ -91,7 +93,7 @@ impl Naming<'_> {
                 Family::Bert(_) | Family::T5(_) | Family::Vit(_) => true,
                 Family::Cognate
                 | Family::Gpt(_)
-                | Family::Pair(..)
+                | Family::Pair { .. }
                 | Family::T5Gemma
                 | Family::Whisper => false,
             }
@@ -121,7 +123,7 @@ impl Naming<'_> {
             Family::Cognate | Family::Whisper => false,
             Family::Gpt(gpt) => gpt::is_left_over(gpt, name),
             Family::T5Gemma => gpt::is_left_over(Gpt::Gemma2, name),
-            Family::Pair(..) => self.half(name).is_some_and(|(half, prefix)| {
+            Family::Pair { .. } => self.half(name).is_some_and(|(half, prefix)| {
                 name.strip_prefix(prefix).is_some_and(|rest| half.is_left_over(rest))
             }),
             Family::Vit(_) => vit::is_left_over(self.head(), name),
@@ -142,7 +144,7 @@ impl Naming<'_> {
 
     /// The half of a pair that contains a parameter, and the prefix of its tensors.
     fn half(&self, path: &str) -> Option<(Naming<'_>, &'static str)> {
-        let Family::Pair(encoder, decoder) = self.family else { return None };
+        let Family::Pair { encoder, decoder, .. } = self.family else { return None };
         Some(match path.starts_with("encoder.") {
             true => (Naming { family: *encoder, config: self.config.of_encoder() }, "encoder."),
             false => (Naming { family: *decoder, config: self.config }, "decoder."),
@@ -156,7 +158,7 @@ impl Naming<'_> {
             return half.names_of(path).into_iter().map(|name| format!("{prefix}{name}")).collect();
         }
         match self.family {
-            Family::Cognate | Family::Pair(..) => vec![path.into()],
+            Family::Cognate | Family::Pair { .. } => vec![path.into()],
             Family::Bert(bert) => bert::names(bert, self.head(), path),
             Family::Gpt(gpt) => gpt::names(gpt, path),
             // transformers' encoder-only class does not store it.

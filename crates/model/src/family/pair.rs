@@ -1,12 +1,35 @@
-//! `config.json` of models that consist of two models: an encoder of images and a decoder of text
-//! (transformers' `VisionEncoderDecoderModel`, such as TrOCR; Li et al. 2023).
+//! `config.json` of models that consist of two models: an encoder of images or of text, and a decoder
+//! of text (transformers' `VisionEncoderDecoderModel`, such as TrOCR, Li et al. 2023, and
+//! `EncoderDecoderModel`, Rothe et al. 2020).
 
+use super::{Bart, Bert, Family, Gpt};
 use crate::config::EncoderModel;
-use crate::{Config, Embeddings, Front, Head, Parts};
+use crate::{Config, Embeddings, Front, Head, Parts, TokenTypes};
 use serde_json::{Map, Value};
 
-/// The `model_type`.
-pub(super) const MODEL_TYPE: &str = "vision-encoder-decoder";
+/// The `model_type` of models that read text and of those that read images.
+pub(super) const MODEL_TYPES: [&str; 2] = ["encoder-decoder", "vision-encoder-decoder"];
+
+/// Fails if a family cannot be this half of a model.
+pub(super) fn check(encoder: &Family, decoder: &Family) -> Result<(), String> {
+    let expected = match (encoder, decoder) {
+        (Family::Bert(_) | Family::Vit(_), Family::Bart(bart)) if *bart != Bart::M2m100 => {
+            return Ok(());
+        }
+        (
+            Family::Bert(_) | Family::Vit(_),
+            Family::Bert(Bert::Original | Bert::Roberta) | Family::Gpt(Gpt::Gpt2),
+        ) => return Ok(()),
+        (Family::Bert(_) | Family::Vit(_), _) => {
+            "decoder: expected one of trocr, bart, bert, blenderbot, blenderbot-small, camembert, gpt2, \
+             marian, mbart, pegasus, plbart, roberta, xlm-roberta"
+        }
+        _ => {
+            "encoder: expected one of bert, camembert, deit, distilbert, mpnet, roberta, vit, xlm-roberta"
+        }
+    };
+    Err(expected.into())
+}
 
 /// Fields of the outer object that belong to the decoder.
 const TOKENS: [&str; 4] =
@@ -48,11 +71,12 @@ pub(super) fn join(
     decoder: Config,
     sized: bool,
 ) -> Result<Config, String> {
-    if object.get("tie_encoder_decoder").is_some_and(|tied| *tied == true) {
-        return Err("tie_encoder_decoder true is not supported; expected false".into());
-    }
-    if !matches!(encoder.front, Front::Pixels(_)) {
-        return Err("encoder: expected a model of images, vit or deit".into());
+    let reads_images = matches!(encoder.front, Front::Pixels(_));
+    if reads_images != (object["model_type"] == MODEL_TYPES[1]) {
+        return Err(match reads_images {
+            true => "encoder: expected a model of text, such as bert".into(),
+            false => "encoder: expected a model of images, vit or deit".into(),
+        });
     }
     let width = object
         .get("decoder")
@@ -63,15 +87,41 @@ pub(super) fn join(
             "decoder: cross_attention_hidden_size {width} is not supported; expected {wanted}"
         ));
     }
+    if !reads_images && encoder.pad_token >= decoder.vocab {
+        let (pad, vocab) = (encoder.pad_token, decoder.vocab);
+        return Err(format!(
+            "encoder: pad_token_id {pad} is outside the decoder's vocabulary of {vocab}"
+        ));
+    }
     let projected = width.is_none() && encoder.d_model != decoder.d_model;
-    let encoder = Config { parts: Parts::Encoder(Head::None), ..encoder };
+    let token_types = match encoder.token_types {
+        TokenTypes::Given(rows) => TokenTypes::First(rows),
+        others => others,
+    };
+    let encoder = Config {
+        parts: Parts::Encoder(Head::None),
+        embeddings: Embeddings::Separate,
+        token_types,
+        ..encoder
+    };
     Ok(Config {
         front: encoder.front,
+        source_vocab: if reads_images { decoder.source_vocab } else { encoder.source_vocab },
         encoder: encoder.encoder,
         encoder_model: Some(Box::new(EncoderModel { config: encoder, projected })),
         parts: Parts::Both,
         embeddings: Embeddings::Separate,
-        output_bias: false,
+        output_bias: decoder.output_transform.is_some(),
         ..decoder
     })
+}
+
+/// The path of the encoder's or decoder's parameter that is the other one's, if both are tied.
+pub(super) fn twin(path: &str) -> Option<String> {
+    match path.split_once('.')? {
+        _ if path.contains("encoder_attn") => None,
+        ("encoder", rest) => Some(format!("decoder.{rest}")),
+        ("decoder", rest) => Some(format!("encoder.{rest}")),
+        _ => None,
+    }
 }

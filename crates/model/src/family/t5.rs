@@ -71,6 +71,7 @@ pub(super) fn config(family: T5, fields: &Fields) -> Config {
         scale_embedding: false,
         output: if tied { OutputProjection::Tied } else { OutputProjection::Own },
         scale_output: scaled,
+        output_transform: None,
         output_bias: false,
         start_token: tokens[0],
         eos_token: tokens[1],

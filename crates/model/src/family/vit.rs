@@ -72,6 +72,7 @@ pub(super) fn config(family: Vit, class: &str, fields: &Fields) -> Config {
         scale_embedding: false,
         output: OutputProjection::Tied,
         scale_output: false,
+        output_transform: None,
         output_bias: false,
         start_token: 0,
         eos_token: 0,

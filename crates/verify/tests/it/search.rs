@@ -84,8 +84,9 @@ fn agree(folder: &Path, name: &str, sources: &[Vec<i64>], fixed: Change, rows: &
     let [encoder, step] = model.graphs(Layout::Generate, Attentions::Omit).unwrap();
     let program =
         search_program([&encoder, &step], &settings, model.config().max_positions).unwrap();
+    let pad_token = model.config().source_pad(settings.pad_token);
     let mut searches =
-        Searches::new(&program, encoder, model.step(Attentions::Omit).unwrap(), &settings);
+        Searches::new(&program, encoder, model.step(Attentions::Omit).unwrap(), pad_token);
     let mut wrong = Vec::new();
     for (row, change) in rows {
         let mut settings = settings.clone();
@@ -109,13 +110,13 @@ struct Searches {
 }
 
 impl Searches {
-    fn new(program: &Program, encoder: Program, step: Program, settings: &Settings) -> Self {
+    fn new(program: &Program, encoder: Program, step: Program, pad_token: i64) -> Self {
         let load =
             |program| Reference::F64.load(&Source::Graph(program), &Options::default()).unwrap();
-        let outside = SessionDecoder::new(load(encoder), load(step), settings.pad_token).unwrap();
+        let outside = SessionDecoder::new(load(encoder), load(step), pad_token).unwrap();
         let inside = on_ort(program)
             .into_iter()
-            .map(|session| SearchDecoder::new(session, settings.pad_token).unwrap());
+            .map(|session| SearchDecoder::new(session, pad_token).unwrap());
         Self { outside, inside: inside.collect() }
     }
 
@@ -391,8 +392,8 @@ fn random_logits_and_options_are_searched_alike() {
         let [encoder, one] = noise(draw, 1.into());
         let step = noise(draw, "tgt".into())[1].clone();
         let program = search_program([&encoder, &one], &settings, Some(32)).unwrap();
-        let found =
-            Searches::new(&program, encoder, step, &settings).differences(&sources, &settings);
+        let found = Searches::new(&program, encoder, step, settings.pad_token)
+            .differences(&sources, &settings);
         compared += usize::from(found.is_some());
         wrong.extend(
             found.into_iter().flatten().map(|line| format!("draw {draw}, {settings:?}: {line}")),
@@ -517,7 +518,7 @@ fn constant_sizes_search_alike() {
                 &program,
                 encoder.clone(),
                 model.step(Attentions::Omit).unwrap(),
-                &settings,
+                settings.pad_token,
             );
             searches.inside = searches
                 .inside

@@ -256,9 +256,11 @@ pub(super) fn names(family: Bert, head: Head, path: &str) -> Vec<String> {
         }
         (_, name) => spelt(name, kind),
     };
-    let prefixed: Vec<_> = bare.iter().map(|name| format!("{prefix}.{name}")).collect();
+    let with = |prefix: &str| bare.iter().map(|name| format!("{prefix}.{name}")).collect();
+    let prefixed: Vec<_> = with(prefix);
     if matches!(head, Head::None | Head::Pooler) && !is_decoder {
-        [bare, prefixed].concat()
+        // The last are those of the encoder of a model with a decoder.
+        [bare.clone(), prefixed, with("encoder")].concat()
     } else {
         [prefixed, bare].concat()
     }

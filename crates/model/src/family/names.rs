@@ -58,8 +58,12 @@ impl Naming<'_> {
     }
 
     /// Tensors that replace a missing one. If a checkpoint has four equal tables that are not tied,
-    /// transformers saves one (and then reads the others as random numbers).
+    /// transformers saves one (and then reads the others as random numbers). The weights of an
+    /// encoder that a decoder shares are saved as the decoder's.
     pub(crate) fn stand_ins(&self, path: &str) -> Vec<String> {
+        if let (Family::Bert(_), Parts::Encoder(_)) = (self.family, self.config.parts) {
+            return self.names_of(path).iter().map(|name| format!("decoder.{name}")).collect();
+        }
         let is_table =
             matches!(path, "encoder.embed_tokens.weight" | "decoder.embed_tokens.weight");
         if is_table && self.has_idle_shared() { self.names_of("shared.weight") } else { Vec::new() }

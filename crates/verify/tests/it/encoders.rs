@@ -1,12 +1,12 @@
 //! `testdata/encoders`: PyTorch's numbers for encoders alone, on every engine and in every layout.
 
 use crate::engines::{everywhere, output};
-use crate::golden::{all, array, unpadded};
+use crate::golden::{all, array, distance, unpadded};
 use cognate_graph::Program;
 use cognate_model::interface::{LAST_HIDDEN_STATE, LOGITS, Names, PIXEL_VALUES, POOLER_OUTPUT};
 use cognate_model::{Attentions, Layout, Model};
 use cognate_runtime::{Session, Value, Values};
-use cognate_testing::{Golden, testdata};
+use cognate_testing::{Golden, golden, testdata};
 use cognate_verify::{CLOSE, compare};
 use ndarray::{ArrayD, Axis, stack};
 use std::fs;
@@ -117,4 +117,35 @@ fn errors(
         |numbers: ArrayD<f64>| unpadded(&numbers.permuted_axes(vec![1, 3, 0, 2, 4]), &mask);
     errors.push(("attentions", error(by_query(layers), by_query(attentions)), bound));
     errors
+}
+
+/// The encoder of a model of two models alone, also where the decoder has its weights.
+#[test]
+fn encoders_of_pairs_agree_with_pytorch() {
+    for name in ["bert-bert", "bert-tied", "distilbert-gpt2", "roberta-roberta"] {
+        let name = format!("strange/{name}");
+        let (encoder, expected) =
+            (Model::open_encoder(&golden(&name)).unwrap(), Golden::open(&name));
+        let [program] =
+            <[Program; 1]>::try_from(encoder.programs(Layout::Cognate, Attentions::Omit).unwrap())
+                .unwrap();
+        let [ids, mask] = ["input_ids", "attention_mask"].map(|name| array(expected.ids(name)));
+        let theirs = array(expected.doubles("encoder_last_hidden_state"));
+        for mut session in everywhere(&program) {
+            let mut inputs = Values::new();
+            for (_, node) in program.graph().inputs() {
+                let values = match node.name.as_str() {
+                    "input_ids" => ids.clone(),
+                    "attention_mask" => mask.clone(),
+                    // Their types.
+                    _ => ArrayD::zeros(ids.shape()),
+                };
+                inputs.insert(&node.name, values);
+            }
+            let found = session.run(&inputs).unwrap();
+            let read = |numbers: &ArrayD<f64>| unpadded(numbers, &mask);
+            let worst = distance(&read(&output(&found, LAST_HIDDEN_STATE)), &read(&theirs));
+            assert!(worst < 2e-5, "{name}, {}: {worst:e}", session.engine());
+        }
+    }
 }

@@ -83,7 +83,7 @@ impl TrainingExport {
             Folder::create(out, if self.force { Existing::Replace } else { Existing::Refuse })?;
         folder.replaces(&Tokenizer::FILES);
         folder.replaces(&[GENERATION_CONFIG]);
-        let stored: Vec<StoredTensor> = model.tensors().collect();
+        let stored: Vec<StoredTensor> = model.tensors()?.collect();
         let step = self.step(&stored)?;
         let name = match &self.source {
             ModelSource::Preset(_) => self.source.to_string(),

@@ -217,11 +217,11 @@ impl<'g> Projection<'g> {
                 .at("lm_head")
                 .parameter("weight", [config.vocab, config.table_width.unwrap_or(config.d_model)]),
         };
-        let bias = match config.parts {
-            Parts::Both | Parts::Decoder => {
+        let bias = match (config.parts, config.output_transform) {
+            (Parts::Both | Parts::Decoder, None) => {
                 config.output_bias.then(|| root.parameter("final_logits_bias", [config.vocab]))
             }
-            Parts::Encoder(_) => Some(root.at("lm_head").parameter("bias", [config.vocab])),
+            _ => Some(root.at("lm_head").parameter("bias", [config.vocab])),
         };
         Self { weight, bias }
     }

@@ -2,7 +2,7 @@
 
 use crate::checkpoint::{Checkpoint, Unused};
 use crate::entry::{self, Attentions, Loss};
-use crate::family::{self, Naming};
+use crate::family::{self, Family, Naming, Rows};
 use crate::initialise::{Initialisation, initial};
 use crate::positions::computed;
 use crate::reading::read_text;
@@ -384,12 +384,24 @@ impl Model {
 
     /// The tensors of this model's checkpoint, with the family's names: all weights except those
     /// computed by formulas.
-    pub fn tensors(&self) -> impl Iterator<Item = StoredTensor> + '_ {
+    ///
+    /// # Errors
+    /// If a tensor is not one parameter: several are joined, or the decoder has those of the encoder.
+    pub fn tensors(&self) -> Result<impl Iterator<Item = StoredTensor> + '_, Error> {
         let (family, _) = family::parse(&self.config_json).expect("it was read before");
+        let naming = Naming { family, config: &self.config };
+        let wrong = |problem| Error::new(ErrorKind::Config, "config.json", problem);
+        if self.weights.iter().any(|(path, _)| matches!(naming.rows(path), Rows::Columns { .. })) {
+            return Err(wrong(
+                "a model with GPT-2 as its decoder cannot be trained: its checkpoints join weights",
+            ));
+        }
+        if matches!(family, Family::Pair { tied: true, .. }) {
+            return Err(wrong("a model with tie_encoder_decoder true cannot be trained"));
+        }
         let computed = computed(&self.config);
         let stored = self.weights.iter().filter(move |(path, _)| !computed.contains_key(*path));
-        stored.map(move |(path, recipe)| {
-            let naming = Naming { family, config: &self.config };
+        Ok(stored.map(move |(path, recipe)| {
             let name = naming.stored_names(path).swap_remove(0);
             // transformers stores it as a row.
             let row = (path == "final_logits_bias").then_some(1);
@@ -398,7 +410,7 @@ impl Model {
                 path: path.to_owned(),
                 shape: row.into_iter().chain(recipe.shape().iter().copied()).collect(),
             }
-        })
+        }))
     }
 
     /// The configuration, if the model has an encoder and a decoder.

@@ -208,8 +208,6 @@ const HEADS: [(&str, [&str; 3]); 3] = [
 
 /// Possible names of the tensor at `path`, the usual one first.
 pub(super) fn names(family: Bert, head: Head, path: &str) -> Vec<String> {
-    // A decoder's output projection is the head of a masked language model.
-    let path = if path == "final_logits_bias" { "lm_head.bias" } else { path };
     let Some((part, kind)) = path.rsplit_once('.') else { return Vec::new() };
     let (prefix, stack, [column, head_column]) = match family {
         Bert::Original => ("bert", "encoder", [0, 0]),

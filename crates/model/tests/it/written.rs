@@ -100,7 +100,7 @@ fn configurations_are_read_as_they_were_written() {
 #[test]
 fn tensors_have_the_familys_names_and_shapes() {
     let model = Model::open(&cognate_testing::golden("marian")).unwrap();
-    let tensors: Vec<_> = model.tensors().collect();
+    let tensors: Vec<_> = model.tensors().unwrap().collect();
     let shape = |name: &str| {
         tensors.iter().find(|tensor| tensor.name == name).map(|tensor| tensor.shape.clone())
     };
@@ -109,4 +109,33 @@ fn tensors_have_the_familys_names_and_shapes() {
     assert_eq!(shape("final_logits_bias"), Some(vec![1, vocab]));
     assert!(shape("model.decoder.layers.0.encoder_attn.q_proj.weight").is_some());
     assert!(tensors.iter().all(|tensor| !tensor.name.contains("embed_positions")));
+}
+
+/// The tensors of a pair are those of its file, which also has the encoder's unused pooler.
+#[test]
+fn tensors_of_pairs_have_the_names_and_shapes_of_their_files() {
+    for case in ["bert-bert", "roberta-roberta"] {
+        let folder = cognate_testing::golden(&format!("strange/{case}"));
+        let model = Model::open(&folder).unwrap();
+        let mut found: Vec<_> =
+            model.tensors().unwrap().map(|tensor| (tensor.name, tensor.shape)).collect();
+        found.sort();
+        let bytes = std::fs::read(folder.join("model.safetensors")).unwrap();
+        let stored = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        let mut expected: Vec<_> = stored
+            .iter()
+            .map(|(name, tensor)| (name.to_owned(), tensor.shape().to_vec()))
+            .filter(|(name, _)| !name.starts_with("encoder.pooler."))
+            .collect();
+        expected.sort();
+        assert_eq!(found, expected, "{case}");
+    }
+    for (case, problem) in [("distilbert-gpt2", "GPT-2"), ("bert-tied", "tie_encoder_decoder")] {
+        let model = Model::open(&cognate_testing::golden(&format!("strange/{case}"))).unwrap();
+        let error = model.tensors().map(drop).unwrap_err().to_string();
+        assert!(
+            error.starts_with("config.json: a model with ") && error.contains(problem),
+            "{error}"
+        );
+    }
 }

@@ -352,7 +352,7 @@ fn model_files(model: &Model, start: &Start) -> Result<Vec<(String, Vec<u8>)>> {
     );
     files.extend(start.files.iter().cloned());
     let weight = |path: &str| model.weights().get(path).expect("a model's tensors are weights");
-    let tensors = model.tensors().map(|tensor| {
+    let tensors = model.tensors()?.map(|tensor| {
         (
             tensor.name,
             Tensor { numbers: Numbers::Weight(weight(&tensor.path)), shape: tensor.shape },

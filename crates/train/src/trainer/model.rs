@@ -127,6 +127,11 @@ impl Start {
             let problem = "expected a model that translates text, with an encoder and a decoder";
             Err(Cause::Folder { folder: folder.display().to_string(), problem: problem.into() })?;
         }
+        // Before the training that writes them.
+        model.tensors().map(drop).map_err(|error| Cause::Folder {
+            folder: folder.display().to_string(),
+            problem: error.to_string(),
+        })?;
         let tokenizer = open_tokenizer(folder, model.config())?;
         let generation = match cognate_model::read_text(&folder.join("generation_config.json")) {
             Ok(text) => Some(text),
@@ -214,7 +219,8 @@ fn framing(model: &Model, settings: &Settings) -> Framing {
         start: settings.start_token,
         prefix,
         suffix,
-        pad: settings.pad_token,
+        // Labels mark the padding of targets.
+        pad: model.config().source_pad(settings.pad_token),
         label_padding: IGNORED,
     }
 }

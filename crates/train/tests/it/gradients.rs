@@ -109,7 +109,9 @@ fn gradients_of_every_family_agree_with_differences() {
             |rows: &[[i64; 5]]| ArrayD::from_shape_vec(vec![rows.len(), 5], rows.concat()).unwrap();
         let mut tokens = Values::new();
         let pad = model.config().pad_token as i64;
-        tokens.insert(LossNames::SOURCE, rows(&[[5, 9, 4, 11, 3], [7, 6, 8, pad, pad]]));
+        let of_source = model.config().source_pad(pad);
+        let sources = [[5, 9, 4, 11, 3], [7, 6, 8, of_source, of_source]];
+        tokens.insert(LossNames::SOURCE, rows(&sources));
         tokens.insert(LossNames::SOURCE_MASK, rows(&[[1; 5], [1, 1, 1, 0, 0]]));
         tokens.insert(
             LossNames::TARGET,

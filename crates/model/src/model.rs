@@ -2,7 +2,7 @@
 
 use crate::checkpoint::{Checkpoint, Unused};
 use crate::entry::{self, Attentions, Loss};
-use crate::family::{self, Family, Naming, Rows};
+use crate::family::{self, Family, Naming};
 use crate::initialise::{Initialisation, initial};
 use crate::positions::computed;
 use crate::reading::read_text;
@@ -386,18 +386,22 @@ impl Model {
     /// computed by formulas.
     ///
     /// # Errors
-    /// If a tensor is not one parameter: several are joined, or the decoder has those of the encoder.
+    /// If a tensor of a model of two models is not one parameter: several are joined, or both halves
+    /// share it.
     pub fn tensors(&self) -> Result<impl Iterator<Item = StoredTensor> + '_, Error> {
         let (family, _) = family::parse(&self.config_json).expect("it was read before");
         let naming = Naming { family, config: &self.config };
-        let wrong = |problem| Error::new(ErrorKind::Config, "config.json", problem);
-        if self.weights.iter().any(|(path, _)| matches!(naming.rows(path), Rows::Columns { .. })) {
-            return Err(wrong(
-                "a model with GPT-2 as its decoder cannot be trained: its checkpoints join weights",
-            ));
-        }
-        if matches!(family, Family::Pair { tied: true, .. }) {
-            return Err(wrong("a model with tie_encoder_decoder true cannot be trained"));
+        let problem = match family {
+            Family::Pair { decoder: Family::Gpt(_), .. } => {
+                "a model with GPT-2 as its decoder cannot be trained: its checkpoints join weights"
+            }
+            Family::Pair { tied: true, .. } => {
+                "a model with tie_encoder_decoder true cannot be trained"
+            }
+            _ => "",
+        };
+        if !problem.is_empty() {
+            return Err(Error::new(ErrorKind::Config, "config.json", problem));
         }
         let computed = computed(&self.config);
         let stored = self.weights.iter().filter(move |(path, _)| !computed.contains_key(*path));

@@ -20,7 +20,8 @@ pub(crate) fn reference(name: &str) -> (SessionDecoder, Settings) {
     let load = |program| Reference::F64.load(&Source::Graph(program), &Options::default()).unwrap();
     let (encoder, step) =
         (load(model.encode().unwrap()), load(model.step(Attentions::Omit).unwrap()));
-    (SessionDecoder::new(encoder, step, settings.pad_token).unwrap(), settings)
+    let pad_token = model.config().source_pad(settings.pad_token);
+    (SessionDecoder::new(encoder, step, pad_token).unwrap(), settings)
 }
 
 /// Its sources, without padding.

@@ -264,8 +264,15 @@ fn pasts_have_lengths_of_their_own_in_every_family() {
             }
         }
     }
-    // Embeddings that are normalised before positions are added.
-    let expected = ["blenderbot-small", "blenderbot-small-untied"];
+    // Embeddings that are normalised before positions are added, and BERT's, to which segments are
+    // added before.
+    let expected = [
+        "bert-bert",
+        "bert-tied",
+        "blenderbot-small",
+        "blenderbot-small-untied",
+        "roberta-roberta",
+    ];
     assert_eq!(without, expected.map(|name| format!("strange/{name}")).into());
 }
 

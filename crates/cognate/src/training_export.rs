@@ -97,7 +97,10 @@ impl TrainingExport {
                 "One training step of {name}: loss, gradients and Adam. README.md lists all inputs and outputs."
             ),
             properties: BTreeMap::from([
-                ("cognate.pad_token".into(), config.pad_token.to_string()),
+                (
+                    "cognate.pad_token".into(),
+                    config.source_pad(config.pad_token as i64).to_string(),
+                ),
                 ("cognate.start_token".into(), config.start_token.to_string()),
                 ("cognate.eos_token".into(), config.eos_token.to_string()),
             ]),

@@ -256,12 +256,7 @@ fn parse_pair(object: &Map<String, Value>) -> Result<(Family, Config), Error> {
     let (encoder_config, decoder_config) = (read("encoder")?, read("decoder")?);
     let is_sized = *decoder == Family::Bart(Bart::Trocr);
     let config = pair::join(object, encoder_config, decoder_config, is_sized).map_err(wrong)?;
-    let tied = object.get("tie_encoder_decoder").is_some_and(|tied| *tied == true);
-    if tied && !(matches!(encoder, Family::Bert(_)) && encoder == decoder) {
-        return Err(wrong(
-            "tie_encoder_decoder true: expected an encoder and a decoder of one family".into(),
-        ));
-    }
+    let tied = pair::is_tied(object, encoder, decoder).map_err(wrong)?;
     Ok((Family::Pair { encoder, decoder, tied }, config))
 }
 

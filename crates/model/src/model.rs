@@ -392,15 +392,15 @@ impl Model {
         let (family, _) = family::parse(&self.config_json).expect("it was read before");
         let naming = Naming { family, config: &self.config };
         let problem = match family {
-            Family::Pair { decoder: Family::Gpt(_), .. } => {
-                "a model with GPT-2 as its decoder cannot be trained: its checkpoints join weights"
-            }
+            Family::Pair { decoder: Family::Gpt(_), .. } => Some(
+                "a model with GPT-2 as its decoder cannot be trained: its checkpoints join weights",
+            ),
             Family::Pair { tied: true, .. } => {
-                "a model with tie_encoder_decoder true cannot be trained"
+                Some("a model with tie_encoder_decoder true cannot be trained")
             }
-            _ => "",
+            _ => None,
         };
-        if !problem.is_empty() {
+        if let Some(problem) = problem {
             return Err(Error::new(ErrorKind::Config, "config.json", problem));
         }
         let computed = computed(&self.config);

@@ -22,7 +22,7 @@ impl Readme<'_> {
         let config = self.model.config();
         Some(match name {
             LossNames::SOURCE => {
-                format!("token ids of the sources with their end token ({}), padded with {}", config.eos_token, config.pad_token)
+                format!("token ids of the sources with their end token ({}), padded with {}", config.eos_token, config.source_pad(config.pad_token as i64))
             }
             LossNames::SOURCE_MASK => "1 for tokens of `input_ids`, 0 for padding".into(),
             LossNames::TARGET => {

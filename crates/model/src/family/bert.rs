@@ -118,15 +118,10 @@ pub(super) fn decoder(family: Bert, class: &str, fields: &Fields) -> Config {
     let pad = Some(encoder.pad_token);
     let [start_token, eos_token, pad_token] =
         fields.tokens(Tokens { start: None, bos: None, eos: None, pad });
-    let token_types = match encoder.token_types {
-        TokenTypes::Given(rows) => TokenTypes::First(rows),
-        others => others,
-    };
     let transform = if family == Bert::Roberta { Activation::Gelu } else { encoder.activation };
     let config = Config {
         parts: Parts::Both,
         decoder: encoder.encoder,
-        token_types,
         output_transform: Some(transform),
         output_bias: true,
         start_token,

@@ -12,23 +12,37 @@ pub(super) const MODEL_TYPES: [&str; 2] = ["encoder-decoder", "vision-encoder-de
 
 /// Fails if a family cannot be this half of a model.
 pub(super) fn check(encoder: &Family, decoder: &Family) -> Result<(), String> {
-    let expected = match (encoder, decoder) {
-        (Family::Bert(_) | Family::Vit(_), Family::Bart(bart)) if *bart != Bart::M2m100 => {
-            return Ok(());
+    if !matches!(encoder, Family::Bert(_) | Family::Vit(_)) {
+        return Err("encoder: expected one of bert, camembert, deit, distilbert, mpnet, roberta, vit, xlm-roberta".into());
+    }
+    match decoder {
+        Family::Bart(bart) if *bart != Bart::M2m100 => Ok(()),
+        Family::Bert(Bert::Original | Bert::Roberta) | Family::Gpt(Gpt::Gpt2) => Ok(()),
+        _ => Err(
+            "decoder: expected one of trocr, bart, bert, blenderbot, blenderbot-small, camembert, \
+                  gpt2, marian, mbart, pegasus, plbart, roberta, xlm-roberta"
+                .into(),
+        ),
+    }
+}
+
+/// Whether the decoder has the encoder's weights, where both have such a parameter.
+pub(super) fn is_tied(
+    object: &Map<String, Value>,
+    encoder: &Family,
+    decoder: &Family,
+) -> Result<bool, String> {
+    let field = "tie_encoder_decoder";
+    match object.get(field) {
+        None | Some(Value::Null | Value::Bool(false)) => Ok(false),
+        Some(Value::Bool(true)) if matches!(encoder, Family::Bert(_)) && encoder == decoder => {
+            Ok(true)
         }
-        (
-            Family::Bert(_) | Family::Vit(_),
-            Family::Bert(Bert::Original | Bert::Roberta) | Family::Gpt(Gpt::Gpt2),
-        ) => return Ok(()),
-        (Family::Bert(_) | Family::Vit(_), _) => {
-            "decoder: expected one of trocr, bart, bert, blenderbot, blenderbot-small, camembert, gpt2, \
-             marian, mbart, pegasus, plbart, roberta, xlm-roberta"
+        Some(Value::Bool(true)) => {
+            Err(format!("{field} true: expected an encoder and a decoder of one family"))
         }
-        _ => {
-            "encoder: expected one of bert, camembert, deit, distilbert, mpnet, roberta, vit, xlm-roberta"
-        }
-    };
-    Err(expected.into())
+        Some(found) => Err(format!("{field}: expected true or false, found {found}")),
+    }
 }
 
 /// Fields of the outer object that belong to the decoder.
@@ -78,10 +92,9 @@ pub(super) fn join(
             false => "encoder: expected a model of images, vit or deit".into(),
         });
     }
-    let width = object
-        .get("decoder")
-        .and_then(|decoder| decoder.get("cross_attention_hidden_size")?.as_u64());
-    if let Some(width) = width.filter(|width| !sized || *width != encoder.d_model as u64) {
+    let width =
+        object["decoder"].get("cross_attention_hidden_size").filter(|width| !width.is_null());
+    if let Some(width) = width.filter(|width| !sized || **width != encoder.d_model) {
         let wanted = if sized { encoder.d_model.to_string() } else { "null".into() };
         return Err(format!(
             "decoder: cross_attention_hidden_size {width} is not supported; expected {wanted}"
@@ -94,14 +107,15 @@ pub(super) fn join(
         ));
     }
     let projected = width.is_none() && encoder.d_model != decoder.d_model;
-    let token_types = match encoder.token_types {
+    // All tokens are in the first segment.
+    let in_first = |types| match types {
         TokenTypes::Given(rows) => TokenTypes::First(rows),
         others => others,
     };
     let encoder = Config {
         parts: Parts::Encoder(Head::None),
         embeddings: Embeddings::Separate,
-        token_types,
+        token_types: in_first(encoder.token_types),
         ..encoder
     };
     Ok(Config {
@@ -112,6 +126,7 @@ pub(super) fn join(
         parts: Parts::Both,
         embeddings: Embeddings::Separate,
         output_bias: decoder.output_transform.is_some(),
+        token_types: in_first(decoder.token_types),
         ..decoder
     })
 }

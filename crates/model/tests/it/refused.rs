@@ -284,6 +284,8 @@ fn pairs_of_models() {
     assert_snapshot!(pair(text, "", r#"{"decoder_start_token_id": 40}"#), @"config.json: decoder: decoder_start_token_id 40 is outside the vocabulary of 40");
     assert_snapshot!(pair(text, "encoder", r#"{"vocab_size": 50, "pad_token_id": 45}"#), @"config.json: encoder: pad_token_id 45 is outside the decoder's vocabulary of 40");
     assert_snapshot!(pair("strange/distilbert-gpt2", "", r#"{"tie_encoder_decoder": true}"#), @"config.json: tie_encoder_decoder true: expected an encoder and a decoder of one family");
+    assert_snapshot!(pair(text, "", r#"{"tie_encoder_decoder": "yes"}"#), @r#"config.json: tie_encoder_decoder: expected true or false, found "yes""#);
+    assert_snapshot!(pair(text, "decoder", r#"{"cross_attention_hidden_size": "wide"}"#), @r#"config.json: decoder: cross_attention_hidden_size "wide" is not supported; expected null"#);
     assert_snapshot!(pair(image, "decoder", r#"{"scale_attn_by_inverse_layer_idx": true}"#), @"config.json: decoder: scale_attn_by_inverse_layer_idx true is not supported; expected false");
 }
 

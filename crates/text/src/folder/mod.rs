@@ -195,10 +195,9 @@ fn family(folder: &Path, settings: &Settings) -> Result<Option<Family>> {
         return Ok(Family::of_class(class.strip_suffix("Fast").unwrap_or(class)));
     }
     // As transformers, a model of two models of text has the tokenizer of its encoder.
-    let of_pair = |pair: &&Value| *pair == "encoder-decoder";
-    let named = match config.get("model_type").filter(of_pair) {
-        Some(_) => config.get("encoder").and_then(|encoder| encoder.get("model_type")),
-        None => config.get("model_type"),
+    let named = match (config.get("model_type"), config.get("encoder")) {
+        (Some(pair), Some(encoder)) if pair == "encoder-decoder" => encoder.get("model_type"),
+        (named, _) => named,
     };
     if let Some(model_type) = named.and_then(Value::as_str) {
         return Ok(Family::of_model(model_type));

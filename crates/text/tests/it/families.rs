@@ -269,3 +269,20 @@ fn targets_have_the_ids_of_transformers() {
         assert_eq!(case.tokenizer().encode_target(TEXT).unwrap(), ids, "{name}");
     }
 }
+
+/// A model of two models of text without a tokenizer's class has that of its encoder.
+#[test]
+fn a_pair_of_models_has_the_tokenizer_of_its_encoder() {
+    let folder = tempfile::tempdir().unwrap();
+    let vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "dog", "##s"].join("\n");
+    fs::write(folder.path().join("vocab.txt"), vocabulary).unwrap();
+    for (config, expected) in [
+        (r#"{"model_type": "encoder-decoder", "encoder": {"model_type": "bert"}}"#, true),
+        (r#"{"model_type": "bert"}"#, true),
+        (r#"{"model_type": "encoder-decoder", "encoder": {"model_type": "gpt2"}}"#, false),
+    ] {
+        fs::write(folder.path().join("config.json"), config).unwrap();
+        let ids = Tokenizer::from_folder(folder.path()).ok().map(|it| it.encode("dogs").unwrap());
+        assert_eq!(ids, expected.then(|| vec![2, 5, 6, 3]), "{config}");
+    }
+}

@@ -194,7 +194,7 @@ pub(crate) fn parse(text: &str) -> Result<(Family, Config), Error> {
     if is_pair(&object) {
         return parse_pair(&object);
     }
-    let (name, class, family) = *family(&object).map_err(wrong)?;
+    let (name, class, family) = *family(&object, &pair::MODEL_TYPES).map_err(wrong)?;
     if family == Family::Bart(Bart::Trocr) {
         return Err(wrong(format!(
             "model_type {name:?} is only supported as the decoder of {:?}",
@@ -248,7 +248,7 @@ fn is_pair(object: &Map<String, Value>) -> bool {
 fn parse_pair(object: &Map<String, Value>) -> Result<(Family, Config), Error> {
     let family_of = |name: &str| {
         let half = pair::half(object, name).map_err(wrong)?;
-        family(&half).map(|(.., family)| family).map_err(|problem| within(name, problem))
+        family(&half, &[]).map(|(.., family)| family).map_err(|problem| within(name, problem))
     };
     let (encoder, decoder) = (family_of("encoder")?, family_of("decoder")?);
     pair::check(encoder, decoder).map_err(wrong)?;
@@ -267,7 +267,7 @@ fn parse_half(
 ) -> Result<(&'static Family, Config), Error> {
     let within = |problem| within(name, problem);
     let half = half.map_err(wrong)?;
-    let (_, class, family) = family(&half).map_err(within)?;
+    let (_, class, family) = family(&half, &[]).map_err(within)?;
     let fields = Fields::new(half);
     let config = match *family {
         Family::Bert(bert) if name == "decoder" => bert::decoder(bert, class, &fields),
@@ -287,7 +287,7 @@ pub(crate) fn encoder_alone(text: &str) -> Result<String, Error> {
     if is_pair(&object) {
         object = pair::half(&object, "encoder").map_err(wrong)?;
     }
-    let (_, class, family) = family(&object).map_err(wrong)?;
+    let (_, class, family) = family(&object, &pair::MODEL_TYPES).map_err(wrong)?;
     let class = match family {
         Family::Bart(_) | Family::Cognate | Family::Pair { .. } | Family::Whisper => {
             format!("{class}Encoder")
@@ -308,7 +308,7 @@ pub(crate) fn encoder_alone(text: &str) -> Result<String, Error> {
 /// If the text is not the `config.json` of a supported family.
 pub(crate) fn untied(text: &str) -> Result<Option<String>, Error> {
     let mut object = object(text)?;
-    let (.., family) = family(&object).map_err(wrong)?;
+    let (.., family) = family(&object, &pair::MODEL_TYPES).map_err(wrong)?;
     let version = object.get("transformers_version").and_then(Value::as_str).map_or(0, major);
     if !matches!(family, Family::Gpt(_) | Family::T5(_)) || version < 5 {
         return Ok(None);
@@ -337,15 +337,16 @@ fn object(text: &str) -> Result<Map<String, Value>, Error> {
     }
 }
 
-/// The row of the `model_type`, or an error message.
+/// The row of the `model_type`, or an error message, which names the `pairs` too.
 fn family(
     object: &Map<String, Value>,
+    pairs: &[&str],
 ) -> Result<&'static (&'static str, &'static str, Family), String> {
     let names = || {
         FAMILIES
             .iter()
             .map(|(name, ..)| *name)
-            .chain(pair::MODEL_TYPES)
+            .chain(pairs.iter().copied())
             .collect::<Vec<_>>()
             .join(", ")
     };

@@ -51,10 +51,11 @@ const TOKENS: [&str; 4] =
 
 /// The `config.json` of one half, `encoder` or `decoder`.
 pub(super) fn half(object: &Map<String, Value>, name: &str) -> Result<Map<String, Value>, String> {
-    let Some(Value::Object(half)) = object.get(name) else {
-        return Err(format!("{name} is missing; expected an object"));
+    let mut half = match object.get(name) {
+        Some(Value::Object(half)) => half.clone(),
+        None | Some(Value::Null) => return Err(format!("{name} is missing; expected an object")),
+        Some(found) => return Err(format!("{name}: expected an object, found {found}")),
     };
-    let mut half = half.clone();
     // The class depends on the outer object, not on how the half was saved.
     for field in ["architectures", "is_decoder", "add_cross_attention", "is_encoder_decoder"] {
         half.remove(field);

@@ -278,7 +278,8 @@ fn pairs_of_models() {
     assert_snapshot!(pair(text, "decoder", r#"{"model_type": "t6"}"#).split(';').next().unwrap(), @r#"config.json: decoder: model_type "t6" is not supported"#);
     assert_snapshot!(pair(text, "", r#"{"model_type": "vision-encoder-decoder"}"#), @"config.json: encoder: expected a model of images, vit or deit");
     assert_snapshot!(pair(image, "", r#"{"model_type": "encoder-decoder"}"#), @"config.json: encoder: expected a model of text, such as bert");
-    assert_snapshot!(pair(image, "", r#"{"encoder": [1]}"#), @"config.json: encoder is missing; expected an object");
+    assert_snapshot!(pair(image, "", r#"{"encoder": [1]}"#), @"config.json: encoder: expected an object, found [1]");
+    assert_snapshot!(pair(text, "encoder", r#"{"model_type": "encoder-decoder"}"#), @r#"config.json: encoder: model_type "encoder-decoder" is not supported; expected one of bart, bert, blenderbot, blenderbot-small, camembert, cognate, deit, distilbert, gemma, gemma2, gpt2, llama, m2m_100, marian, mbart, mistral, mpnet, mt5, opt, pegasus, plbart, qwen2, roberta, t5, t5gemma, trocr, umt5, vit, whisper, xlm-roberta"#);
     assert_snapshot!(pair(text, "decoder", r#"{"cross_attention_hidden_size": 20}"#), @"config.json: decoder: cross_attention_hidden_size 20 is not supported; expected null");
     assert_snapshot!(pair(text, "", r#"{"eos_token_id": null}"#), @"config.json: decoder: eos_token_id is missing; expected a whole number");
     assert_snapshot!(pair(text, "", r#"{"decoder_start_token_id": 40}"#), @"config.json: decoder: decoder_start_token_id 40 is outside the vocabulary of 40");

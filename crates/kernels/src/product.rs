@@ -273,7 +273,7 @@ impl<N: Stored> WithSimd for Multiply<'_, N> {
         let Packed { panels, bias, inputs, .. } = self.weights;
         assert_eq!(panels.len(), bias.len() * inputs, "whole panels");
         assert_eq!(bias.len() % (WIDE * S::F32_LANES), 0, "packed for this processor");
-        simd.vectorize(Block { work: &self, simd });
+        N::vectorize(simd, Block { work: &self, simd });
     }
 }
 

@@ -4,7 +4,7 @@ use crate::instructions::arch;
 use crate::panels::Number;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use pulp::{Simd, WithSimd};
+use pulp::{NullaryFnOnce, Simd, WithSimd};
 
 /// A type of numbers in memory that are multiplied in f32. Other crates cannot implement it.
 pub trait Stored: Number + Send + Sync {
@@ -22,6 +22,10 @@ pub trait Stored: Number + Send + Sync {
     /// Runs work with the best instructions that load such numbers.
     #[doc(hidden)]
     fn dispatch<W: WithSimd>(work: W) -> W::Output;
+
+    /// Runs work that loads such numbers in a function of its own, compiled for a set.
+    #[doc(hidden)]
+    fn vectorize<S: Simd, W: NullaryFnOnce>(simd: S, work: W) -> W::Output;
 }
 
 impl Stored for f32 {
@@ -39,6 +43,11 @@ impl Stored for f32 {
     #[inline(always)]
     fn dispatch<W: WithSimd>(work: W) -> W::Output {
         arch().dispatch(work)
+    }
+
+    #[inline(always)]
+    fn vectorize<S: Simd, W: NullaryFnOnce>(simd: S, work: W) -> W::Output {
+        simd.vectorize(work)
     }
 }
 
@@ -90,12 +99,30 @@ impl Stored for f16 {
         #[cfg(not(target_arch = "x86_64"))]
         arch().dispatch(work)
     }
+
+    #[inline(always)]
+    fn vectorize<S: Simd, W: NullaryFnOnce>(simd: S, work: W) -> W::Output {
+        #[cfg(target_arch = "x86_64")]
+        if const { S::F32_LANES == 8 } {
+            // SAFETY: vectors of this many numbers are those of `V3`, which runs work that loads
+            // halves only if the processor converts.
+            return unsafe { call_with_f16c(work) };
+        }
+        simd.vectorize(work)
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c")]
 fn with_f16c<W: WithSimd>(simd: pulp::x86::V3, work: W) -> W::Output {
     work.with_simd(simd)
+}
+
+/// As [`Simd::vectorize`] of `V3`, whose functions do not convert from half precision.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt,f16c")]
+fn call_with_f16c<W: NullaryFnOnce>(work: W) -> W::Output {
+    work.call()
 }
 
 /// Whether the processor converts vectors from half precision.

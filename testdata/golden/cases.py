@@ -502,6 +502,16 @@ CASES = {
             eos_token_id=2,
         ),
     ),
+    "bert-generation": Case(
+        "BertGeneration on both sides, of other depth and heads: no segments, no layer before the output projection",
+        pair(
+            hf.BertGenerationConfig(**BERT | dict(num_hidden_layers=1, num_attention_heads=4)),
+            hf.BertGenerationConfig(**BERT | dict(hidden_act="relu")),
+            decoder_start_token_id=2,
+            pad_token_id=0,
+            eos_token_id=1,
+        ),
+    ),
     "distilbert-gpt2": Case(
         "vocabularies of 40 and 43, the decoder's padding and end are outside the encoder's; joined, transposed weights of cross-attention",
         pair(

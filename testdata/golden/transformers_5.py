@@ -33,6 +33,7 @@ FOLDERS = [
     "golden/images/*",
     "golden/speech/*",
     "golden/strange/bert-bert",
+    "golden/strange/bert-generation",
     "golden/strange/blenderbot-small",
     "golden/strange/byt5",
     "golden/strange/distilbert-gpt2",

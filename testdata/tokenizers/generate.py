@@ -277,6 +277,10 @@ def cases():
     of_decoder = {str(500 + index): token(content, special=True) for index, content in enumerate(speech)}
     yield case("whisper-added", level, {"tokenizer_class": "WhisperTokenizer", "eos_token": speech[0], "added_tokens_decoder": of_decoder | added(507)}, config={"model_type": "whisper"})
 
+    yield case("bert-generation", {"spiece.model": "unigram-t5.model"}, None, config={"model_type": "encoder-decoder", "encoder": {"model_type": "bert-generation"}, "decoder": {"model_type": "bert-generation"}})
+    yield case("bert-generation-bytes", {"spiece.model": "bpe-t5-bytes.model"}, {"tokenizer_class": "BertGenerationTokenizer", "added_tokens_decoder": added(600), "sep_token": "<left>"})
+    yield case("bert-generation-spaces", {"spiece.model": "unigram-spaces.model"}, {"tokenizer_class": "BertGenerationTokenizer", "clean_up_tokenization_spaces": True})
+
 
 def from_json():
     """Writes tokenizer.json of three families, with templates of languages that the cases then change."""

@@ -81,8 +81,8 @@ pub struct Config {
     /// The activation of a linear layer with normalisation, `norm(act(W h + b))`, before the output
     /// projection of a model with a decoder (Devlin et al. 2019).
     pub output_transform: Option<Activation>,
-    /// Whether a learned bias is added to the logits.
-    pub output_bias: bool,
+    /// The bias of the logits.
+    pub output_bias: OutputBias,
     /// The token that starts decoding.
     pub start_token: usize,
     /// The token that ends a sentence.
@@ -472,6 +472,17 @@ pub enum OutputProjection {
     Own,
 }
 
+/// The bias of the logits of a model with a decoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputBias {
+    /// Logits are products alone.
+    None,
+    /// `final_logits_bias`, which training leaves as it is (Lewis et al. 2020).
+    Fixed,
+    /// `lm_head.bias` (Devlin et al. 2019).
+    Learned,
+}
+
 impl Config {
     /// The encoder's definition.
     pub fn of_encoder(&self) -> &Self {
@@ -562,7 +573,7 @@ impl Config {
             parts: Parts::Encoder(Head::None),
             vocab: self.source_vocab,
             decoder,
-            output_bias: false,
+            output_bias: OutputBias::None,
             ..self
         }
     }

@@ -12,7 +12,7 @@ use crate::embedding::{InputTokens, Side, between_widths, embed, table};
 use crate::layers::{after_stack, capped, feed_forward, linear, residual, transformed};
 use crate::positions::orders;
 use crate::span::Span;
-use crate::{Config, OutputProjection, Parts};
+use crate::{Config, OutputBias, OutputProjection, Parts};
 use cognate_graph::{Dim, Scope, Tensor};
 
 /// The decoder's inputs.
@@ -217,11 +217,12 @@ impl<'g> Projection<'g> {
                 .at("lm_head")
                 .parameter("weight", [config.vocab, config.table_width.unwrap_or(config.d_model)]),
         };
-        let bias = match (config.parts, config.output_transform) {
-            (Parts::Both | Parts::Decoder, None) => {
-                config.output_bias.then(|| root.parameter("final_logits_bias", [config.vocab]))
+        let bias = match (config.parts, config.output_bias) {
+            (Parts::Encoder(_), _) | (_, OutputBias::Learned) => {
+                Some(root.at("lm_head").parameter("bias", [config.vocab]))
             }
-            _ => Some(root.at("lm_head").parameter("bias", [config.vocab])),
+            (_, OutputBias::Fixed) => Some(root.parameter("final_logits_bias", [config.vocab])),
+            (_, OutputBias::None) => None,
         };
         Self { weight, bias }
     }

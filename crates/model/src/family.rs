@@ -18,7 +18,7 @@ mod t5;
 mod vit;
 mod whisper;
 
-use crate::{Config, Error, ErrorKind};
+use crate::{Config, Error, ErrorKind, OutputBias};
 use fields::Fields;
 use serde_json::{Map, Value};
 
@@ -105,6 +105,8 @@ pub(crate) enum Bert {
     Original,
     /// DistilBERT (Sanh et al. 2019).
     Distil,
+    /// BERT of models that generate, without segments and pooler (Rothe et al. 2020).
+    Generation,
     /// MPNet (Song et al. 2020).
     Mpnet,
     /// RoBERTa (Liu et al. 2019), CamemBERT (Martin et al. 2020) and XLM-RoBERTa
@@ -152,9 +154,10 @@ pub(crate) enum Vit {
 }
 
 /// Families by `model_type`, in alphabetical order, with the prefix of transformers' classes.
-static FAMILIES: [(&str, &str, Family); 30] = [
+static FAMILIES: [(&str, &str, Family); 31] = [
     ("bart", "Bart", Family::Bart(Bart::Original)),
     ("bert", "Bert", Family::Bert(Bert::Original)),
+    ("bert-generation", "BertGeneration", Family::Bert(Bert::Generation)),
     ("blenderbot", "Blenderbot", Family::Bart(Bart::Blenderbot)),
     ("blenderbot-small", "BlenderbotSmall", Family::Bart(Bart::BlenderbotSmall)),
     ("camembert", "Camembert", Family::Bert(Bert::Roberta)),
@@ -272,6 +275,10 @@ fn parse_half(
     let config = match *family {
         Family::Bert(bert) if name == "decoder" => bert::decoder(bert, class, &fields),
         Family::Gpt(Gpt::Gpt2) if name == "decoder" => gpt::decoder(class, &fields),
+        // Classes of decoders alone lack `final_logits_bias`.
+        Family::Bart(bart) => {
+            Config { output_bias: OutputBias::None, ..bart::config(bart, &fields) }
+        }
         _ => config(*family, class, &fields),
     };
     fields.finish().map_err(within)?;
@@ -289,9 +296,11 @@ pub(crate) fn encoder_alone(text: &str) -> Result<String, Error> {
     }
     let (_, class, family) = family(&object, &pair::MODEL_TYPES).map_err(wrong)?;
     let class = match family {
-        Family::Bart(_) | Family::Cognate | Family::Pair { .. } | Family::Whisper => {
-            format!("{class}Encoder")
-        }
+        Family::Bart(_)
+        | Family::Bert(Bert::Generation)
+        | Family::Cognate
+        | Family::Pair { .. }
+        | Family::Whisper => format!("{class}Encoder"),
         Family::Bert(_) | Family::Vit(_) => format!("{class}Model"),
         Family::Gpt(_) => return Err(Error::decoder_alone()),
         Family::T5(_) | Family::T5Gemma => format!("{class}EncoderModel"),

@@ -46,8 +46,8 @@ pub use activation::Activation;
 pub use checkpoint::weights_file;
 pub use config::{
     AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, EncoderModel, Front, Head,
-    Norm, NormPlacement, OutputProjection, Parts, Patches, PositionKind, Positions, RelativeLayers,
-    RotaryScaling, Sinusoids, Stack, TokenTypes,
+    Norm, NormPlacement, OutputBias, OutputProjection, Parts, Patches, PositionKind, Positions,
+    RelativeLayers, RotaryScaling, Sinusoids, Stack, TokenTypes,
 };
 pub use dropout::DropoutRates;
 pub use embedding::sinusoid;

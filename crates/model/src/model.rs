@@ -8,8 +8,8 @@ use crate::positions::computed;
 use crate::reading::read_text;
 use crate::{
     Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Error, ErrorKind,
-    Front, Layout, Norm, NormPlacement, OutputProjection, Parts, Positions, RotaryScaling,
-    Sinusoids, Stack, TokenTypes,
+    Front, Layout, Norm, NormPlacement, OutputBias, OutputProjection, Parts, Positions,
+    RotaryScaling, Sinusoids, Stack, TokenTypes,
 };
 use cognate_graph::{Graph, Program, Recipe, Weights};
 use std::path::Path;
@@ -99,7 +99,7 @@ impl Preset {
             output: OutputProjection::Tied,
             scale_output: false,
             output_transform: None,
-            output_bias: false,
+            output_bias: OutputBias::None,
             start_token: 2,
             eos_token: 0,
             pad_token: 2,

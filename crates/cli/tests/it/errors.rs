@@ -134,7 +134,7 @@ fn a_wrong_configuration() {
       d_model 127 is not divisible by encoder_attention_heads 4
       d_model 127 is not divisible by decoder_attention_heads 4
     ");
-    assert_snapshot!(config_error("\"marian\"", "\"opus\""), @r#"cognate: error: DIR/config.json: model_type "opus" is not supported; expected one of bart, bert, blenderbot, blenderbot-small, camembert, cognate, deit, distilbert, gemma, gemma2, gpt2, llama, m2m_100, marian, mbart, mistral, mpnet, mt5, opt, pegasus, plbart, qwen2, roberta, t5, t5gemma, trocr, umt5, vit, whisper, xlm-roberta, encoder-decoder, vision-encoder-decoder"#);
+    assert_snapshot!(config_error("\"marian\"", "\"opus\""), @r#"cognate: error: DIR/config.json: model_type "opus" is not supported; expected one of bart, bert, bert-generation, blenderbot, blenderbot-small, camembert, cognate, deit, distilbert, gemma, gemma2, gpt2, llama, m2m_100, marian, mbart, mistral, mpnet, mt5, opt, pegasus, plbart, qwen2, roberta, t5, t5gemma, trocr, umt5, vit, whisper, xlm-roberta, encoder-decoder, vision-encoder-decoder"#);
     assert_snapshot!(config_error("\"vocab_size\": 8000", "\"vocab_size\": \"many\""), @r#"cognate: error: DIR/config.json: vocab_size: expected a whole number, found "many""#);
     assert_snapshot!(config_error("\"d_model\"", "d_model"), @"cognate: error: DIR/config.json: not JSON: key must be a string at line 7 column 3");
 }

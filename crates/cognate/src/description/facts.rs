@@ -3,7 +3,8 @@
 use crate::amounts;
 use cognate_model::{
     AttentionScore, Biases, Config, EmbeddingNorm, Embeddings, Front, Head, Model, Norm,
-    NormPlacement, OutputProjection, Parts, Patches, Positions, RelativeLayers, Sinusoids, Stack,
+    NormPlacement, OutputBias, OutputProjection, Parts, Patches, Positions, RelativeLayers,
+    Sinusoids, Stack,
 };
 
 /// The description, by name.
@@ -123,7 +124,10 @@ fn vocabulary(config: &Config) -> String {
     } else {
         String::new()
     };
-    let bias = if config.output_bias { ", and a bias on the output" } else { "" };
+    let bias = match config.output_bias {
+        OutputBias::None => "",
+        OutputBias::Fixed | OutputBias::Learned => ", and a bias on the output",
+    };
     format!("{tables}{scaled}{bias}")
 }
 

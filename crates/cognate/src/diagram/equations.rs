@@ -1,6 +1,8 @@
 //! Equations of modules and operations (Vaswani et al. 2017, and the papers of the other choices).
 
-use cognate_model::{Activation, AttentionScore, Biases, Config, Norm, NormPlacement, Positions};
+use cognate_model::{
+    Activation, AttentionScore, Biases, Config, Norm, NormPlacement, OutputBias, Positions,
+};
 
 /// The equation of the module at a path; empty if its boxes show it.
 pub(super) fn of_module(path: &str, config: &Config) -> String {
@@ -63,7 +65,7 @@ pub(super) fn of_module(path: &str, config: &Config) -> String {
         }
         "padding_mask" => "0 for tokens, -10⁹ for padding".to_owned(),
         "causal_mask" => "0 up to the position, -10⁹ after it".to_owned(),
-        "lm_head" if config.output_bias => "logits = x Wᵀ + b".to_owned(),
+        "lm_head" if config.output_bias != OutputBias::None => "logits = x Wᵀ + b".to_owned(),
         "lm_head" => format!("logits = {}", capped("x Wᵀ".to_owned(), config.caps.logits)),
         "encoder" => "hidden states of the source".to_owned(),
         "decoder" => {

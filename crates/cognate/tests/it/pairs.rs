@@ -66,7 +66,7 @@ fn pairs_of_models_of_text_translate_as_transformers() {
         ..DecodingOptions::default()
     };
     let options = TranslatorOptions { decoding, ..TranslatorOptions::default() };
-    for case in ["bert-bert", "bert-tied", "roberta-roberta"] {
+    for case in ["bert-bert", "bert-generation", "bert-tied", "roberta-roberta"] {
         let (case, out) = (format!("strange/{case}"), tempfile::tempdir().unwrap());
         let [checkpoint, own, hf] = ["checkpoint", "own", "hf"].map(|name| out.path().join(name));
         fs::create_dir(&checkpoint).unwrap();

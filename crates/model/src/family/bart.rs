@@ -5,7 +5,8 @@ use super::fields::{Fields, Tokens};
 use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
     Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Norm,
-    NormPlacement, OutputProjection, Parts, Positions, RotaryScaling, Sinusoids, Stack, TokenTypes,
+    NormPlacement, OutputBias, OutputProjection, Parts, Positions, RotaryScaling, Sinusoids, Stack,
+    TokenTypes,
 };
 
 /// Properties of a family that its `config.json` does not contain.
@@ -13,7 +14,7 @@ struct Implied {
     placement: NormPlacement,
     embedding_norm: EmbeddingNorm,
     positions: Positions,
-    output_bias: bool,
+    output_bias: OutputBias,
     /// Defaults of `scale_embedding` and `activation_function`.
     scale_embedding: bool,
     activation: Activation,
@@ -57,7 +58,10 @@ impl Bart {
             placement,
             embedding_norm,
             positions,
-            output_bias: !matches!(self, Bart::M2m100 | Bart::Trocr),
+            output_bias: match self {
+                Bart::M2m100 | Bart::Trocr => OutputBias::None,
+                _ => OutputBias::Fixed,
+            },
             scale_embedding: matches!(self, Bart::M2m100 | Bart::Plbart),
             activation: if self == Bart::M2m100 { Activation::Relu } else { Activation::Gelu },
         }

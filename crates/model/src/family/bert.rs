@@ -5,7 +5,8 @@ use super::fields::{Fields, Tokens};
 use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
     Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Head, Norm,
-    NormPlacement, OutputProjection, Parts, Positions, RotaryScaling, Stack, TokenTypes,
+    NormPlacement, OutputBias, OutputProjection, Parts, Positions, RotaryScaling, Stack,
+    TokenTypes,
 };
 
 const ENCODER: StackNames = StackNames {
@@ -32,7 +33,7 @@ pub(super) fn config(family: Bert, class: &str, fields: &Fields) -> Config {
     let (d_model, vocab) = (fields.size(names.d_model), fields.size("vocab_size"));
     let pad_token = fields
         .optional_size("pad_token_id")
-        .unwrap_or(if matches!(family, Bert::Original | Bert::Distil) { 0 } else { 1 });
+        .unwrap_or(if matches!(family, Bert::Mpnet | Bert::Roberta) { 1 } else { 0 });
     let rows = fields.size("max_position_embeddings");
     let relative = (family == Bert::Mpnet).then_some([32, 128]);
     if let Some(buckets) = fields
@@ -45,7 +46,9 @@ pub(super) fn config(family: Bert, class: &str, fields: &Fields) -> Config {
         ));
     }
     let (positions, max_positions) = match family {
-        Bert::Original | Bert::Distil => (Positions::Learned { offset: 0 }, rows),
+        Bert::Distil | Bert::Generation | Bert::Original => {
+            (Positions::Learned { offset: 0 }, rows)
+        }
         // The rows before that of position 0 are never read.
         Bert::Mpnet | Bert::Roberta => {
             (Positions::LearnedCounted { relative }, rows.saturating_sub(pad_token + 1))
@@ -92,7 +95,7 @@ pub(super) fn config(family: Bert, class: &str, fields: &Fields) -> Config {
             Bert::Roberta => {
                 TokenTypes::First(fields.optional_size("type_vocab_size").unwrap_or(2))
             }
-            Bert::Distil | Bert::Mpnet => TokenTypes::None,
+            Bert::Distil | Bert::Generation | Bert::Mpnet => TokenTypes::None,
         },
         scale_embedding: false,
         output: if fields.flag("tie_word_embeddings", true) {
@@ -102,7 +105,7 @@ pub(super) fn config(family: Bert, class: &str, fields: &Fields) -> Config {
         },
         scale_output: false,
         output_transform: None,
-        output_bias: false,
+        output_bias: OutputBias::None,
         start_token: pad_token,
         eos_token: pad_token,
         pad_token,
@@ -112,18 +115,24 @@ pub(super) fn config(family: Bert, class: &str, fields: &Fields) -> Config {
 }
 
 /// The decoder with cross-attention, BERT's stack with the head of a masked language model
-/// (transformers' `BertLMHeadModel`).
+/// (transformers' `BertLMHeadModel`), or without its transform (`BertGenerationDecoder`).
 pub(super) fn decoder(family: Bert, class: &str, fields: &Fields) -> Config {
     let encoder = config(family, class, fields);
-    let pad = Some(encoder.pad_token);
-    let [start_token, eos_token, pad_token] =
-        fields.tokens(Tokens { start: None, bos: None, eos: None, pad });
-    let transform = if family == Bert::Roberta { Activation::Gelu } else { encoder.activation };
+    let (pad, [bos, eos]) = match family {
+        Bert::Generation => (Some(encoder.pad_token), [Some(2), Some(1)]),
+        _ => (Some(encoder.pad_token), [None; 2]),
+    };
+    let [start_token, eos_token, pad_token] = fields.tokens(Tokens { start: None, bos, eos, pad });
+    let output_transform = match family {
+        Bert::Generation => None,
+        Bert::Roberta => Some(Activation::Gelu),
+        _ => Some(encoder.activation),
+    };
     let config = Config {
         parts: Parts::Both,
         decoder: encoder.encoder,
-        output_transform: Some(transform),
-        output_bias: true,
+        output_transform,
+        output_bias: OutputBias::Learned,
         start_token,
         eos_token,
         pad_token,
@@ -135,9 +144,16 @@ pub(super) fn decoder(family: Bert, class: &str, fields: &Fields) -> Config {
 
 /// The head of transformers' class, such as `BertForMaskedLM`.
 fn head(family: Bert, class: &str, activation: Activation, fields: &Fields) -> Head {
-    let Some(found) = fields.architecture() else { return Head::Pooler };
+    let Some(found) = fields.architecture() else {
+        return if family == Bert::Generation { Head::None } else { Head::Pooler };
+    };
     let labels = fields.labels();
-    match found.strip_prefix(class) {
+    let kinds: &[&str] = match family {
+        Bert::Generation => &["Encoder"],
+        _ => &["Model", "ForSequenceClassification", "ForTokenClassification", "ForMaskedLM"],
+    };
+    match found.strip_prefix(class).filter(|kind| kinds.contains(kind)) {
+        Some("Encoder") => Head::None,
         Some("Model") if family == Bert::Distil => Head::None,
         Some("Model") => Head::Pooler,
         Some("ForSequenceClassification") => Head::Text {
@@ -153,9 +169,7 @@ fn head(family: Bert, class: &str, activation: Activation, fields: &Fields) -> H
             },
         },
         _ => {
-            let known =
-                ["Model", "ForSequenceClassification", "ForTokenClassification", "ForMaskedLM"]
-                    .map(|kind| format!("{class}{kind}"));
+            let known: Vec<_> = kinds.iter().map(|kind| format!("{class}{kind}")).collect();
             fields.refuse(format!(
                 "architectures {found:?} is not supported; expected one of {}",
                 known.join(", ")
@@ -191,7 +205,7 @@ const PARTS: [(&str, [&str; 3]); 19] = [
     ("self_attn.relative_attention_bias", ["encoder.relative_attention_bias"; 3]),
 ];
 
-/// The head's tensor names of BERT, of DistilBERT, and of MPNet and RoBERTa.
+/// The head's tensor names of BERT, of DistilBERT, and of MPNet, RoBERTa and BertGeneration.
 const HEADS: [(&str, [&str; 3]); 3] = [
     ("lm_head", ["cls.predictions.decoder", "vocab_projector", "lm_head.decoder"]),
     ("lm_head.dense", ["cls.predictions.transform.dense", "vocab_transform", "lm_head.dense"]),
@@ -207,6 +221,7 @@ pub(super) fn names(family: Bert, head: Head, path: &str) -> Vec<String> {
     let (prefix, stack, [column, head_column]) = match family {
         Bert::Original => ("bert", "encoder", [0, 0]),
         Bert::Distil => ("distilbert", "transformer", [1, 1]),
+        Bert::Generation => ("bert", "encoder", [0, 2]),
         Bert::Mpnet => ("mpnet", "encoder", [2, 2]),
         Bert::Roberta => ("roberta", "encoder", [0, 2]),
     };

@@ -8,8 +8,8 @@ use super::fields::{Fields, Tokens};
 use crate::config::ROTARY_BASE;
 use crate::{
     Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Norm,
-    NormPlacement, OutputProjection, Parts, PositionKind, Positions, RelativeLayers, RotaryScaling,
-    Sinusoids, TokenTypes,
+    NormPlacement, OutputBias, OutputProjection, Parts, PositionKind, Positions, RelativeLayers,
+    RotaryScaling, Sinusoids, TokenTypes,
 };
 use serde_json::{Map, Value, json};
 
@@ -102,7 +102,7 @@ pub(super) fn config(fields: &Fields) -> Config {
         },
         scale_output: false,
         output_transform: None,
-        output_bias: false,
+        output_bias: OutputBias::None,
         start_token,
         eos_token,
         pad_token,

@@ -6,7 +6,7 @@ use super::{Family, Gpt};
 use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
     AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement,
-    OutputProjection, Parts, Positions, RotaryScaling, Stack, TokenTypes,
+    OutputBias, OutputProjection, Parts, Positions, RotaryScaling, Stack, TokenTypes,
 };
 
 const fn sizes(
@@ -126,7 +126,7 @@ fn unchecked(family: Gpt, class: &str, fields: &Fields) -> Config {
         },
         scale_output: false,
         output_transform: None,
-        output_bias: false,
+        output_bias: OutputBias::None,
         start_token: fields.optional_size("bos_token_id").or(bos).unwrap_or(eos_token),
         eos_token,
         pad_token: fields.optional_size("pad_token_id").or(pad).unwrap_or(eos_token),

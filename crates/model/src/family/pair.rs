@@ -13,14 +13,15 @@ pub(super) const MODEL_TYPES: [&str; 2] = ["encoder-decoder", "vision-encoder-de
 /// Fails if a family cannot be this half of a model.
 pub(super) fn check(encoder: &Family, decoder: &Family) -> Result<(), String> {
     if !matches!(encoder, Family::Bert(_) | Family::Vit(_)) {
-        return Err("encoder: expected one of bert, camembert, deit, distilbert, mpnet, roberta, vit, xlm-roberta".into());
+        return Err("encoder: expected one of bert, bert-generation, camembert, deit, distilbert, mpnet, roberta, vit, xlm-roberta".into());
     }
     match decoder {
         Family::Bart(bart) if *bart != Bart::M2m100 => Ok(()),
-        Family::Bert(Bert::Original | Bert::Roberta) | Family::Gpt(Gpt::Gpt2) => Ok(()),
+        Family::Bert(Bert::Generation | Bert::Original | Bert::Roberta)
+        | Family::Gpt(Gpt::Gpt2) => Ok(()),
         _ => Err(
-            "decoder: expected one of trocr, bart, bert, blenderbot, blenderbot-small, camembert, \
-                  gpt2, marian, mbart, pegasus, plbart, roberta, xlm-roberta"
+            "decoder: expected one of trocr, bart, bert, bert-generation, blenderbot, \
+                  blenderbot-small, camembert, gpt2, marian, mbart, pegasus, plbart, roberta, xlm-roberta"
                 .into(),
         ),
     }
@@ -126,7 +127,6 @@ pub(super) fn join(
         encoder_model: Some(Box::new(EncoderModel { config: encoder, projected })),
         parts: Parts::Both,
         embeddings: Embeddings::Separate,
-        output_bias: decoder.output_transform.is_some(),
         token_types: in_first(decoder.token_types),
         ..decoder
     })

@@ -5,8 +5,8 @@ use super::fields::{Fields, Tokens};
 use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
     Activation, AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Norm,
-    NormPlacement, OutputProjection, Parts, Positions, RelativeLayers, RotaryScaling, Stack,
-    TokenTypes,
+    NormPlacement, OutputBias, OutputProjection, Parts, Positions, RelativeLayers, RotaryScaling,
+    Stack, TokenTypes,
 };
 
 const ENCODER: StackNames =
@@ -72,7 +72,7 @@ pub(super) fn config(family: T5, fields: &Fields) -> Config {
         output: if tied { OutputProjection::Tied } else { OutputProjection::Own },
         scale_output: scaled,
         output_transform: None,
-        output_bias: false,
+        output_bias: OutputBias::None,
         start_token: tokens[0],
         eos_token: tokens[1],
         pad_token: tokens[2],

@@ -6,7 +6,8 @@ use super::fields::Fields;
 use crate::config::{ROTARY_BASE, SizeNames, StackNames};
 use crate::{
     AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Head, Norm,
-    NormPlacement, OutputProjection, Parts, Patches, Positions, RotaryScaling, Stack, TokenTypes,
+    NormPlacement, OutputBias, OutputProjection, Parts, Patches, Positions, RotaryScaling, Stack,
+    TokenTypes,
 };
 
 const ENCODER: StackNames = StackNames {
@@ -73,7 +74,7 @@ pub(super) fn config(family: Vit, class: &str, fields: &Fields) -> Config {
         output: OutputProjection::Tied,
         scale_output: false,
         output_transform: None,
-        output_bias: false,
+        output_bias: OutputBias::None,
         start_token: 0,
         eos_token: 0,
         pad_token: 0,

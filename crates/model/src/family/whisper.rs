@@ -5,7 +5,7 @@ use super::fields::{Fields, Tokens};
 use crate::config::{ROTARY_BASE, SizeNames};
 use crate::{
     AttentionScore, Biases, Caps, Config, EmbeddingNorm, Embeddings, Front, Norm, NormPlacement,
-    OutputProjection, Parts, Positions, RotaryScaling, TokenTypes,
+    OutputBias, OutputProjection, Parts, Positions, RotaryScaling, TokenTypes,
 };
 
 /// The largest number of mel filters; published models have 80 or 128.
@@ -80,7 +80,7 @@ pub(super) fn config(fields: &Fields) -> Config {
         },
         scale_output: false,
         output_transform: None,
-        output_bias: false,
+        output_bias: OutputBias::None,
         start_token,
         eos_token,
         pad_token,

@@ -51,7 +51,7 @@ fn configurations() {
       d_model 33 is not divisible by encoder_attention_heads 4
       d_model 33 is not divisible by decoder_attention_heads 4
     ");
-    assert_snapshot!(config("model_type", "\"electra\""), @r#"config.json: model_type "electra" is not supported; expected one of bart, bert, blenderbot, blenderbot-small, camembert, cognate, deit, distilbert, gemma, gemma2, gpt2, llama, m2m_100, marian, mbart, mistral, mpnet, mt5, opt, pegasus, plbart, qwen2, roberta, t5, t5gemma, trocr, umt5, vit, whisper, xlm-roberta, encoder-decoder, vision-encoder-decoder"#);
+    assert_snapshot!(config("model_type", "\"electra\""), @r#"config.json: model_type "electra" is not supported; expected one of bart, bert, bert-generation, blenderbot, blenderbot-small, camembert, cognate, deit, distilbert, gemma, gemma2, gpt2, llama, m2m_100, marian, mbart, mistral, mpnet, mt5, opt, pegasus, plbart, qwen2, roberta, t5, t5gemma, trocr, umt5, vit, whisper, xlm-roberta, encoder-decoder, vision-encoder-decoder"#);
     assert_snapshot!(config("activation_function", "\"softplus\""), @r#"config.json: activation_function "softplus" is not supported; expected one of gelu, gelu_10, gelu_new, gelu_accurate, gelu_fast, gelu_python, gelu_python_tanh, gelu_pytorch_tanh, laplace, leaky_relu, linear, mish, quick_gelu, relu, relu2, relu6, sigmoid, swish, silu, tanh"#);
     assert_snapshot!(config("decoder_layers", "0"), @"config.json: decoder_layers: expected 1 to 16777216, found 0");
     assert_snapshot!(config("decoder_layers", "100000"), @"config.json: decoder_layers: expected at most 1024, found 100000");
@@ -64,7 +64,7 @@ fn configurations() {
         refused(move |folder| fs::write(folder.join("config.json"), text).unwrap())
     };
     assert_snapshot!(folder("{"), @"config.json: not JSON: EOF while parsing an object at line 1 column 1");
-    assert_snapshot!(folder("{}"), @"config.json: model_type is missing; expected one of bart, bert, blenderbot, blenderbot-small, camembert, cognate, deit, distilbert, gemma, gemma2, gpt2, llama, m2m_100, marian, mbart, mistral, mpnet, mt5, opt, pegasus, plbart, qwen2, roberta, t5, t5gemma, trocr, umt5, vit, whisper, xlm-roberta, encoder-decoder, vision-encoder-decoder");
+    assert_snapshot!(folder("{}"), @"config.json: model_type is missing; expected one of bart, bert, bert-generation, blenderbot, blenderbot-small, camembert, cognate, deit, distilbert, gemma, gemma2, gpt2, llama, m2m_100, marian, mbart, mistral, mpnet, mt5, opt, pegasus, plbart, qwen2, roberta, t5, t5gemma, trocr, umt5, vit, whisper, xlm-roberta, encoder-decoder, vision-encoder-decoder");
     assert_snapshot!(folder("[]"), @"config.json: expected a JSON object");
 }
 
@@ -273,13 +273,13 @@ fn pair(case: &str, half: &str, change: &str) -> String {
 #[test]
 fn pairs_of_models() {
     let (text, image) = ("strange/bert-bert", "images/gpt2");
-    assert_snapshot!(pair(text, "encoder", r#"{"model_type": "t5"}"#), @"config.json: encoder: expected one of bert, camembert, deit, distilbert, mpnet, roberta, vit, xlm-roberta");
-    assert_snapshot!(pair(text, "decoder", r#"{"model_type": "distilbert"}"#), @"config.json: decoder: expected one of trocr, bart, bert, blenderbot, blenderbot-small, camembert, gpt2, marian, mbart, pegasus, plbart, roberta, xlm-roberta");
+    assert_snapshot!(pair(text, "encoder", r#"{"model_type": "t5"}"#), @"config.json: encoder: expected one of bert, bert-generation, camembert, deit, distilbert, mpnet, roberta, vit, xlm-roberta");
+    assert_snapshot!(pair(text, "decoder", r#"{"model_type": "distilbert"}"#), @"config.json: decoder: expected one of trocr, bart, bert, bert-generation, blenderbot, blenderbot-small, camembert, gpt2, marian, mbart, pegasus, plbart, roberta, xlm-roberta");
     assert_snapshot!(pair(text, "decoder", r#"{"model_type": "t6"}"#).split(';').next().unwrap(), @r#"config.json: decoder: model_type "t6" is not supported"#);
     assert_snapshot!(pair(text, "", r#"{"model_type": "vision-encoder-decoder"}"#), @"config.json: encoder: expected a model of images, vit or deit");
     assert_snapshot!(pair(image, "", r#"{"model_type": "encoder-decoder"}"#), @"config.json: encoder: expected a model of text, such as bert");
     assert_snapshot!(pair(image, "", r#"{"encoder": [1]}"#), @"config.json: encoder: expected an object, found [1]");
-    assert_snapshot!(pair(text, "encoder", r#"{"model_type": "encoder-decoder"}"#), @r#"config.json: encoder: model_type "encoder-decoder" is not supported; expected one of bart, bert, blenderbot, blenderbot-small, camembert, cognate, deit, distilbert, gemma, gemma2, gpt2, llama, m2m_100, marian, mbart, mistral, mpnet, mt5, opt, pegasus, plbart, qwen2, roberta, t5, t5gemma, trocr, umt5, vit, whisper, xlm-roberta"#);
+    assert_snapshot!(pair(text, "encoder", r#"{"model_type": "encoder-decoder"}"#), @r#"config.json: encoder: model_type "encoder-decoder" is not supported; expected one of bart, bert, bert-generation, blenderbot, blenderbot-small, camembert, cognate, deit, distilbert, gemma, gemma2, gpt2, llama, m2m_100, marian, mbart, mistral, mpnet, mt5, opt, pegasus, plbart, qwen2, roberta, t5, t5gemma, trocr, umt5, vit, whisper, xlm-roberta"#);
     assert_snapshot!(pair(text, "decoder", r#"{"cross_attention_hidden_size": 20}"#), @"config.json: decoder: cross_attention_hidden_size 20 is not supported; expected null");
     assert_snapshot!(pair(text, "", r#"{"eos_token_id": null}"#), @"config.json: decoder: eos_token_id is missing; expected a whole number");
     assert_snapshot!(pair(text, "", r#"{"decoder_start_token_id": 40}"#), @"config.json: decoder: decoder_start_token_id 40 is outside the vocabulary of 40");
@@ -313,6 +313,7 @@ fn encoders_alone() {
       add_cross_attention true is not supported; expected false
     ");
     assert_snapshot!(encoder("roberta", r#"{"architectures": ["RobertaForCausalLM"]}"#), @r#"config.json: architectures "RobertaForCausalLM" is not supported; expected one of RobertaModel, RobertaForSequenceClassification, RobertaForTokenClassification, RobertaForMaskedLM"#);
+    assert_snapshot!(encoder("bert", r#"{"model_type": "bert-generation", "architectures": ["BertGenerationDecoder"]}"#), @r#"config.json: architectures "BertGenerationDecoder" is not supported; expected one of BertGenerationEncoder"#);
     assert_snapshot!(encoder("mpnet", r#"{"relative_attention_num_buckets": 8}"#), @"config.json: relative_attention_num_buckets 8 is not supported; expected 32");
     assert_snapshot!(encoder("roberta", r#"{"max_position_embeddings": 2}"#), @"config.json: max_position_embeddings: expected 1 to 131072, found 0");
     assert_snapshot!(encoder("bert-tokens", r#"{"num_labels": 0}"#), @"config.json: num_labels: expected 1 to 16777216, found 0");

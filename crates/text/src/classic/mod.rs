@@ -1,5 +1,5 @@
-//! Tokenizers that transformers runs piece by piece in Python: Marian, M2M100, PLBart,
-//! Blenderbot-small, ByT5.
+//! Tokenizers that transformers runs piece by piece in Python: BertGeneration, Marian, M2M100,
+//! PLBart, Blenderbot-small, ByT5.
 //!
 //! Added tokens are matched first, the text between them is split into the family's subwords, and
 //! every piece is looked up in the family's vocabulary.
@@ -7,6 +7,7 @@
 //! Source: transformers 4.57.6, `PreTrainedTokenizer`.
 
 mod added;
+mod bert_generation;
 mod blenderbot_small;
 mod byt5;
 mod m2m100;
@@ -23,6 +24,7 @@ use crate::folder::settings::{self, Special, Specials};
 
 use added::AddedTokens;
 
+pub(crate) use bert_generation::BertGeneration;
 pub(crate) use blenderbot_small::BlenderbotSmall;
 pub(crate) use byt5::ByT5;
 pub(crate) use m2m100::M2m100;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::classic::{BlenderbotSmall, ByT5, Classic, M2m100, Marian, PlBart};
+use crate::classic::{BertGeneration, BlenderbotSmall, ByT5, Classic, M2m100, Marian, PlBart};
 use crate::codes;
 use crate::converted::{byte_level, sentence_piece, word_piece};
 use crate::error::{Cause, Result};
@@ -43,13 +43,14 @@ pub(crate) enum Family {
     BlenderbotSmall,
     Whisper,
     Bert,
+    BertGeneration,
     Mpnet,
     ByT5,
 }
 
 /// The classes of each family without `Fast`, and the values of `model_type` of models that name no
 /// class.
-const FAMILIES: [(Family, &[&str], &[&str]); 15] = [
+const FAMILIES: [(Family, &[&str], &[&str]); 16] = [
     (Family::Marian, &["MarianTokenizer"], &["marian"]),
     (Family::M2m100, &["M2M100Tokenizer"], &["m2m_100"]),
     (Family::MBart, &["MBartTokenizer"], &["mbart"]),
@@ -71,6 +72,7 @@ const FAMILIES: [(Family, &[&str], &[&str]); 15] = [
     (Family::BlenderbotSmall, &["BlenderbotSmallTokenizer"], &["blenderbot-small"]),
     (Family::Whisper, &["WhisperTokenizer"], &["whisper"]),
     (Family::Bert, &["BertTokenizer", "DistilBertTokenizer"], &["bert", "distilbert"]),
+    (Family::BertGeneration, &["BertGenerationTokenizer"], &["bert-generation"]),
     (Family::Mpnet, &["MPNetTokenizer"], &["mpnet"]),
     (Family::ByT5, &["ByT5Tokenizer"], &[]),
 ];
@@ -95,7 +97,7 @@ impl Family {
             Self::Marian => &["source.spm", "target.spm", "vocab.json"],
             Self::M2m100 => &["sentencepiece.bpe.model", "vocab.json"],
             Self::MBart | Self::MBart50 | Self::Nllb | Self::PlBart => &["sentencepiece.bpe.model"],
-            Self::Pegasus | Self::T5 => &["spiece.model"],
+            Self::BertGeneration | Self::Pegasus | Self::T5 => &["spiece.model"],
             Self::Bart | Self::Blenderbot | Self::BlenderbotSmall | Self::Whisper => {
                 &["vocab.json", "merges.txt"]
             }
@@ -114,9 +116,12 @@ impl Family {
             // The base vocabulary works without a language.
             Self::PlBart => (codes.len() > codes::PLBART_BASE.len()).then_some("en_XX"),
             Self::Marian | Self::Pegasus | Self::T5 | Self::ByT5 | Self::Whisper => None,
-            Self::Bart | Self::Blenderbot | Self::BlenderbotSmall | Self::Bert | Self::Mpnet => {
-                None
-            }
+            Self::Bart
+            | Self::Blenderbot
+            | Self::BlenderbotSmall
+            | Self::Bert
+            | Self::BertGeneration
+            | Self::Mpnet => None,
         }
     }
 }
@@ -134,6 +139,7 @@ impl Tokenizer {
     /// | BART, LED, MVP, RoBERTa | `vocab.json`, `merges.txt` |
     /// | Blenderbot, Blenderbot-small, Whisper | `vocab.json`, `merges.txt` |
     /// | BERT, DistilBERT, MPNet | `vocab.txt` |
+    /// | BertGeneration | `spiece.model` |
     /// | ByT5 | none |
     ///
     /// A `target_tokenizer.json` beside `tokenizer.json`, written by
@@ -233,6 +239,7 @@ fn read(folder: &Path, family: Family, settings: &Settings) -> Result<Tokenizer>
         Family::M2m100 => classic(M2m100::open(folder, settings)?),
         Family::PlBart => classic(PlBart::open(folder, settings)?),
         Family::BlenderbotSmall => classic(BlenderbotSmall::open(folder, settings)?),
+        Family::BertGeneration => classic(BertGeneration::open(folder, settings)?),
         Family::ByT5 => classic(ByT5::open(settings)?),
         Family::MBart | Family::MBart50 | Family::Nllb | Family::Pegasus | Family::T5 => {
             let model = sentencepiece::read(&name)?;
@@ -264,7 +271,7 @@ fn read(folder: &Path, family: Family, settings: &Settings) -> Result<Tokenizer>
     };
     let eos = specials.get("eos_token");
     tokenizer.template = Some(match family {
-        Family::BlenderbotSmall => Template::default(),
+        Family::BertGeneration | Family::BlenderbotSmall => Template::default(),
         Family::Bart | Family::Bert | Family::Mpnet => Template {
             prefix: vec![id(specials.get("cls_token"))?],
             suffix: vec![id(specials.get("sep_token"))?],
@@ -331,6 +338,7 @@ fn add_languages(tokenizer: &mut Tokenizer, family: Family, settings: &Settings)
         | Family::BlenderbotSmall
         | Family::Whisper
         | Family::Bert
+        | Family::BertGeneration
         | Family::Mpnet => {
             return Ok(());
         }

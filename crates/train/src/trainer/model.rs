@@ -4,8 +4,8 @@ use std::path::Path;
 
 use cognate_generate::Settings;
 use cognate_model::{
-    Activation, EmbeddingNorm, Embeddings, Front, Model, OutputProjection, Parts, PositionKind,
-    Positions, RelativeLayers, Sinusoids, Stack,
+    Activation, EmbeddingNorm, Embeddings, Front, Model, OutputBias, OutputProjection, Parts,
+    PositionKind, Positions, RelativeLayers, Sinusoids, Stack,
 };
 use cognate_pipeline::{TargetNaming, decode_into, open_tokenizer};
 use cognate_runtime::Engine;
@@ -296,14 +296,14 @@ fn model_config(
         if model.tie_embeddings { Embeddings::Shared } else { Embeddings::Separate };
     wanted.output = if model.tie_output { OutputProjection::Tied } else { OutputProjection::Own };
     wanted.scale_embedding = model.scale_embedding;
-    wanted.output_bias = true;
+    wanted.output_bias = OutputBias::Fixed;
     (wanted.start_token, wanted.eos_token, wanted.pad_token) =
         (token(framing.start), token(framing.suffix[0]), token(framing.pad));
     if wanted.to_json().is_ok() {
         return Ok(wanted);
     }
     // Cognate's own family has no bias of the logits and the paper's order of sinusoids.
-    wanted.output_bias = false;
+    wanted.output_bias = OutputBias::None;
     if let Positions::Sinusoidal(_) = wanted.positions {
         wanted.positions = Positions::Sinusoidal(Sinusoids::Interleaved);
     }

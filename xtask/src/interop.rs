@@ -148,10 +148,12 @@ fn chosen<T: ValueEnum>(asked: &[T]) -> Vec<T> {
 
 /// Golden models outside testdata/golden itself: one or two of each family, by their last
 /// component.
-const FURTHER: [&str; 22] = [
+const FURTHER: [&str; 24] = [
+    "strange/bert-bert",
     "strange/blenderbot",
     "strange/blenderbot-small-untied",
     "strange/byt5",
+    "strange/distilbert-gpt2",
     "strange/plbart-untied",
     "strange/t5gemma",
     "strange/umt5-untied",

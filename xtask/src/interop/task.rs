@@ -48,9 +48,10 @@ pub struct Task {
 
 /// The first row whose ending fits counts.
 #[rustfmt::skip]
-const TASKS: [Task; 11] = [
+const TASKS: [Task; 12] = [
     Task { ending: "WhisperForConditionalGeneration", kind: Kind::EncoderDecoder, auto_class: SPEECH_TO_TEXT, optimum: "automatic-speech-recognition-with-past" },
     Task { ending: "VisionEncoderDecoderModel", kind: Kind::EncoderDecoder, auto_class: "Vision2Seq", optimum: "image-to-text-with-past" },
+    Task { ending: "EncoderDecoderModel", kind: Kind::EncoderDecoder, auto_class: TEXT_TO_TEXT, optimum: "text2text-generation-with-past" },
     Task { ending: "ForConditionalGeneration", kind: Kind::EncoderDecoder, auto_class: TEXT_TO_TEXT, optimum: "text2text-generation-with-past" },
     Task { ending: "MarianMTModel", kind: Kind::EncoderDecoder, auto_class: TEXT_TO_TEXT, optimum: "text2text-generation-with-past" },
     Task { ending: "ForCausalLM", kind: Kind::Decoder, auto_class: "CausalLM", optimum: "text-generation-with-past" },

@@ -285,12 +285,12 @@ fn completed(command: &mut Command) -> Result<Result<(), String>> {
         .output()
         .with_context(|| format!("{}: cannot start", shown(command)))?;
     let said = String::from_utf8_lossy(&output.stderr);
-    Ok(match output.status.success() {
-        true => Ok(()),
-        false => Err(shortened(
-            said.trim_start().trim_start_matches("cognate: ").trim_start_matches("error: "),
-        )),
-    })
+    // Python's error is its last line.
+    let error = match said.contains("Traceback") {
+        true => said.trim_end().lines().next_back().unwrap_or_default(),
+        false => said.trim_start().trim_start_matches("cognate: ").trim_start_matches("error: "),
+    };
+    Ok(if output.status.success() { Ok(()) } else { Err(shortened(error)) })
 }
 
 /// Moves the graphs to `onnx/`, where transformers.js expects them.

@@ -23,7 +23,8 @@ pub trait Stored: Number + Send + Sync {
     #[doc(hidden)]
     fn dispatch<W: WithSimd>(work: W) -> W::Output;
 
-    /// Runs work that loads such numbers in a function of its own, compiled for a set.
+    /// Runs work that loads such numbers in a function of its own, which is compiled for the
+    /// instructions of `simd`.
     #[doc(hidden)]
     fn vectorize<S: Simd, W: NullaryFnOnce>(simd: S, work: W) -> W::Output;
 }

@@ -118,10 +118,8 @@ pub(super) fn config(family: Bert, class: &str, fields: &Fields) -> Config {
 /// (transformers' `BertLMHeadModel`), or without its transform (`BertGenerationDecoder`).
 pub(super) fn decoder(family: Bert, class: &str, fields: &Fields) -> Config {
     let encoder = config(family, class, fields);
-    let (pad, [bos, eos]) = match family {
-        Bert::Generation => (Some(encoder.pad_token), [Some(2), Some(1)]),
-        _ => (Some(encoder.pad_token), [None; 2]),
-    };
+    let pad = Some(encoder.pad_token);
+    let [bos, eos] = if family == Bert::Generation { [Some(2), Some(1)] } else { [None; 2] };
     let [start_token, eos_token, pad_token] = fields.tokens(Tokens { start: None, bos, eos, pad });
     let output_transform = match family {
         Bert::Generation => None,

@@ -94,8 +94,8 @@ macro_rules! by_count {
 const fn most_sharing<S: Simd, const V: usize>() -> usize {
     match V {
         0 => 1,
-        // 16 registers instead of 32.
-        _ if S::F32_LANES < 16 => 2,
+        // Their sums fit into 16 registers only if few are summed at once.
+        1 | 2 if S::F32_LANES < 16 => 2,
         _ => 5,
     }
 }

@@ -130,21 +130,37 @@ pub(super) fn products<S: Simd, P: Places, N: Stored, const V: usize, const Q: u
             let first = index * S::F32_LANES + four * 4;
             if first < count {
                 let mut parts = [[simd.splat_f32s(0.0); 4]; Q];
-                for part in 0..4 {
-                    let place = (first + part).min(count - 1);
-                    if let Some(ahead) = ahead {
-                        ahead.ask(place, count);
-                    }
-                    let mut sums = [simd.splat_f32s(0.0); Q];
-                    for register in 0..V {
-                        let key = keys.register(simd, place, register);
+                // Several queries do not fit into 16 registers: two keys share what is read of them.
+                if const { S::F32_LANES == 8 && Q > 1 } {
+                    for pair in 0..2 {
+                        let places = [0, 1].map(|key| (first + pair * 2 + key).min(count - 1));
+                        if let Some(ahead) = ahead {
+                            ahead.ask(places[0], count);
+                            ahead.ask(places[1], count);
+                        }
+                        let sums = of_two_keys::<S, P, N, V, Q>(simd, queries, keys, places);
                         for query in 0..Q {
-                            sums[query] =
-                                simd.mul_add_e_f32s(queries[query][register], key, sums[query]);
+                            parts[query][pair * 2] = sums[query][0];
+                            parts[query][pair * 2 + 1] = sums[query][1];
                         }
                     }
-                    for query in 0..Q {
-                        parts[query][part] = sums[query];
+                } else {
+                    for part in 0..4 {
+                        let place = (first + part).min(count - 1);
+                        if let Some(ahead) = ahead {
+                            ahead.ask(place, count);
+                        }
+                        let mut sums = [simd.splat_f32s(0.0); Q];
+                        for register in 0..V {
+                            let key = keys.register(simd, place, register);
+                            for query in 0..Q {
+                                sums[query] =
+                                    simd.mul_add_e_f32s(queries[query][register], key, sums[query]);
+                            }
+                        }
+                        for query in 0..Q {
+                            parts[query][part] = sums[query];
+                        }
                     }
                 }
                 for query in 0..Q {
@@ -156,6 +172,29 @@ pub(super) fn products<S: Simd, P: Places, N: Stored, const V: usize, const Q: u
             scores[query * wide + index] = joined(simd, fours);
         }
     }
+}
+
+/// The products of `Q` queries with the keys of two positions, still to be summed across registers.
+#[allow(clippy::needless_range_loop, reason = "as in `products`")]
+#[inline(always)]
+fn of_two_keys<S: Simd, P: Places, N: Stored, const V: usize, const Q: usize>(
+    simd: S,
+    queries: [&[S::f32s; V]; Q],
+    keys: Vectors<'_, P, N>,
+    places: [usize; 2],
+) -> [[S::f32s; 2]; Q] {
+    let mut sums = [[simd.splat_f32s(0.0); 2]; Q];
+    for register in 0..V {
+        let here =
+            [keys.register(simd, places[0], register), keys.register(simd, places[1], register)];
+        for query in 0..Q {
+            for key in 0..2 {
+                sums[query][key] =
+                    simd.mul_add_e_f32s(queries[query][register], here[key], sums[query][key]);
+            }
+        }
+    }
+    sums
 }
 
 /// The weights of positions for a query, and the memory for their sum of values.
@@ -211,34 +250,80 @@ pub(super) fn weighed_together<
     mut queries: [Weighed<'_, '_>; Q],
     values: Vectors<'_, P, N>,
 ) {
+    // The sums of all registers would not fit into those of the processor; two of eight numbers are
+    // a line of the cache.
+    if const { S::F32_LANES == 8 && V.is_multiple_of(2) && Q * W <= 5 } {
+        for pair in 0..V / 2 {
+            weighed_registers::<S, P, N, W, Q, 2>(simd, &mut queries, values, pair * 2);
+        }
+    } else {
+        for register in 0..V {
+            weighed_registers::<S, P, N, W, Q, 1>(simd, &mut queries, values, register);
+        }
+    }
+}
+
+/// [`weighed_together`] for `R` registers from the first.
+#[allow(clippy::needless_range_loop, reason = "as in `products`")]
+#[inline(always)]
+fn weighed_registers<
+    S: Simd,
+    P: Places,
+    N: Stored,
+    const W: usize,
+    const Q: usize,
+    const R: usize,
+>(
+    simd: S,
+    queries: &mut [Weighed<'_, '_>; Q],
+    values: Vectors<'_, P, N>,
+    first: usize,
+) {
     let count = queries[0].weights.len();
-    // The sums of all registers would not fit into those of the processor.
-    for register in 0..V {
-        let mut sums = [[simd.splat_f32s(0.0); W]; Q];
-        let turns = count / W;
-        for turn in 0..turns {
-            for index in 0..W {
-                let value = values.register(simd, turn * W + index, register);
-                for query in 0..Q {
-                    let weight = simd.splat_f32s(queries[query].weights[turn * W + index]);
-                    sums[query][index] = simd.mul_add_e_f32s(weight, value, sums[query][index]);
-                }
-            }
+    let weights: [&[f32]; Q] = std::array::from_fn(|query| &queries[query].weights[..count]);
+    let mut sums = [[[simd.splat_f32s(0.0); R]; Q]; W];
+    let turns = count / W;
+    for turn in 0..turns {
+        for index in 0..W {
+            let place = turn * W + index;
+            add::<S, P, N, Q, R>(simd, weights, values, [place, first], &mut sums[index]);
         }
-        for index in 0..count % W {
-            let value = values.register(simd, turns * W + index, register);
-            for query in 0..Q {
-                let weight = simd.splat_f32s(queries[query].weights[turns * W + index]);
-                sums[query][index] = simd.mul_add_e_f32s(weight, value, sums[query][index]);
+    }
+    for index in 0..count % W {
+        let place = turns * W + index;
+        add::<S, P, N, Q, R>(simd, weights, values, [place, first], &mut sums[index]);
+    }
+    for (index, query) in queries.iter_mut().enumerate() {
+        let factor = simd.splat_f32s(query.factor);
+        for register in 0..R {
+            let mut sum = sums[0][index][register];
+            for other in &sums[1..] {
+                sum = simd.add_f32s(sum, other[index][register]);
             }
+            S::as_mut_simd_f32s(query.out).0[first + register] = simd.mul_f32s(sum, factor);
         }
-        for (query, sums) in queries.iter_mut().zip(sums) {
-            let mut sum = sums[0];
-            for &other in &sums[1..] {
-                sum = simd.add_f32s(sum, other);
-            }
-            let factor = simd.splat_f32s(query.factor);
-            S::as_mut_simd_f32s(query.out).0[register] = simd.mul_f32s(sum, factor);
+    }
+}
+
+/// Adds `R` registers of the value of a position, from the first, to the sum of each query.
+#[allow(clippy::needless_range_loop, reason = "as in `products`")]
+#[inline(always)]
+fn add<S: Simd, P: Places, N: Stored, const Q: usize, const R: usize>(
+    simd: S,
+    weights: [&[f32]; Q],
+    values: Vectors<'_, P, N>,
+    [place, first]: [usize; 2],
+    sums: &mut [[S::f32s; R]; Q],
+) {
+    let mut here = [simd.splat_f32s(0.0); R];
+    for register in 0..R {
+        here[register] = values.register(simd, place, first + register);
+    }
+    for query in 0..Q {
+        let weight = simd.splat_f32s(weights[query][place]);
+        for register in 0..R {
+            sums[query][register] =
+                simd.mul_add_e_f32s(weight, here[register], sums[query][register]);
         }
     }
 }

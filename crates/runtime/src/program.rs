@@ -130,6 +130,12 @@ struct Buffer {
     place: Place,
 }
 
+impl Buffer {
+    fn is_output(&self) -> bool {
+        matches!(self.place, Place::Output(_))
+    }
+}
+
 /// The location of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -277,7 +283,7 @@ impl<'c> Call<'_, 'c> {
 
     /// Whether this buffer is for logits of a prefill, which are not computed.
     fn is_unused(&self, buffer: usize) -> bool {
-        self.is_prefill && matches!(self.program.buffers[buffer].place, Place::Output(_))
+        self.is_prefill && self.program.buffers[buffer].is_output()
     }
 
     /// Memory for `rows` rows of a buffer, which [`Call::put`] returns.

@@ -370,7 +370,7 @@ impl<'b, 'g> Builder<'b, 'g> {
         let (caches, is_bytes) = (caches.collect(), vec![false; buffers.len()]);
         let mut program = Program {
             caches,
-            steps: divide(steps),
+            steps: divide(steps, &buffers),
             buffers,
             is_bytes,
             released: Vec::new(),

@@ -1,9 +1,11 @@
 //! Columns of rows as heads: the keys and values that an encoder outputs.
 
+use super::product::Packed;
 use super::rows::BetweenProducts;
 use super::sizes::{Size, values};
-use super::{Call, Result, Step, Tensors, View, by_parts, expected};
+use super::{Buffer, Call, Result, Step, Tensors, View, by_parts, expected};
 use cognate_kernels::{Activation, IntegerWeights, Place, Rows, round_to_f16};
+use std::ops::Range;
 
 /// Columns of rows `[batch · n, heads · d_k]` as an output `[batch, heads, n, d_k]`.
 pub(super) struct Heads {
@@ -15,15 +17,24 @@ pub(super) struct Heads {
     pub(super) half: bool,
 }
 
-/// A product of which all columns become heads. It is computed for the columns of one output at a
+/// A product of which all columns become heads. It is computed for the columns of a few outputs at a
 /// time: all columns of a window of speech would take 37 MB in Whisper's base shape.
 pub(super) struct Divided {
-    pub(super) x: usize,
-    weights: IntegerWeights,
-    /// The factor of each row.
-    pub(super) scale: usize,
-    bias: Vec<f32>,
-    heads: Vec<Heads>,
+    x: usize,
+    product: Joined,
+    /// Outputs whose columns follow each other.
+    groups: Vec<Vec<Heads>>,
+}
+
+/// The weights of a product, and what follows it.
+enum Joined {
+    Floats(Packed),
+    Integers {
+        weights: IntegerWeights,
+        /// The factor of each row.
+        scale: usize,
+        bias: Vec<f32>,
+    },
 }
 
 impl Heads {
@@ -76,82 +87,131 @@ impl Heads {
 
 impl Divided {
     pub(super) fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
-        call.load(self.x, true)?;
-        let (tensors, x, scale_rows) = (call.tensors, self.x, call.rows(self.scale)?);
-        let x = call.elements[x].bytes();
-        let n = x.len() / self.weights.inputs().max(1);
-        if scale_rows != n {
-            return Err(expected("scale", format!("{n} numbers"), scale_rows));
-        }
-        let scale = Some(call.floats(self.scale));
-        let widest = self.heads.iter().map(|heads| heads.x.width).max().unwrap_or(0);
-        let mut all = vec![0.0; n * widest];
-        for heads in &self.heads {
-            let View { offset, width, .. } = heads.x;
-            let (columns, rows) = (offset..offset + width, &mut all[..n * width]);
-            self.weights.multiply_columns(x, columns.clone(), rows, tensors);
-            let (bias, activation) = (Some(&self.bias[columns]), Activation::Identity);
-            let end = Rows { scale, bias, residual: None, norm: None, activation };
-            let parts = rows.chunks_mut((BetweenProducts::TOGETHER * width).max(1));
-            by_parts(tensors, parts, |index, part| {
-                end.apply(index * BetweenProducts::TOGETHER, Place::Over(part), width, None);
-            });
-            heads.write(tensors, (rows, width), n)?;
+        let n = match &self.product {
+            Joined::Floats(_) => call.rows(self.x)?,
+            Joined::Integers { weights, scale, .. } => {
+                call.load(self.x, true)?;
+                let n = call.elements[self.x].bytes().len() / weights.inputs().max(1);
+                let scale_rows = call.rows(*scale)?;
+                if scale_rows != n {
+                    return Err(expected("scale", format!("{n} numbers"), scale_rows));
+                }
+                n
+            }
+        };
+        let columns = self.groups.iter().map(|group| columns_of(group));
+        let mut all =
+            vec![0.0; n * columns.clone().map(|columns| columns.len()).max().unwrap_or(0)];
+        for (group, columns) in self.groups.iter().zip(columns) {
+            let (start, width) = (columns.start, columns.len());
+            let rows = &mut all[..n * width];
+            self.multiply(call, n, columns, rows);
+            for heads in group {
+                heads.write(call.tensors, (&rows[heads.x.offset - start..], width), n)?;
+            }
         }
         Ok(())
     }
+
+    /// Some columns of the product of `n` rows.
+    fn multiply(&self, call: &Call<'_, '_>, n: usize, columns: Range<usize>, out: &mut [f32]) {
+        match &self.product {
+            Joined::Floats(weights) => {
+                let x = &call.floats(self.x)[..n * weights.inputs()];
+                weights.multiply_columns(x, columns, out, call.tensors);
+            }
+            Joined::Integers { weights, scale, bias } => {
+                let (x, width) = (call.elements[self.x].bytes(), columns.len());
+                weights.multiply_columns(x, columns.clone(), out, call.tensors);
+                let (scale, bias) = (Some(call.floats(*scale)), Some(&bias[columns]));
+                let activation = Activation::Identity;
+                let end = Rows { scale, bias, residual: None, norm: None, activation };
+                let parts = out.chunks_mut((BetweenProducts::TOGETHER * width).max(1));
+                by_parts(call.tensors, parts, |index, part| {
+                    end.apply(index * BetweenProducts::TOGETHER, Place::Over(part), width, None);
+                });
+            }
+        }
+    }
+
+    /// The buffers that it reads.
+    pub(super) fn reads(&self) -> Vec<usize> {
+        match self.product {
+            Joined::Floats(_) => vec![self.x],
+            Joined::Integers { scale, .. } => vec![self.x, scale],
+        }
+    }
+}
+
+/// The columns of outputs that follow each other.
+fn columns_of(group: &[Heads]) -> Range<usize> {
+    let end = |heads: &Heads| heads.x.offset + heads.x.width;
+    group.first().map_or(0, |heads| heads.x.offset)..group.last().map_or(0, end)
 }
 
 /// Number of columns of which every panel of weights has a part or all.
 const ALIGNED: usize = 64;
 
-/// Joins a quantised product, its end and the heads of its columns where nothing else reads them.
-pub(super) fn divide(mut steps: Vec<Step>) -> Vec<Step> {
-    let is_end = |product: &Step, end: &Step| {
-        let (Step::IntegerProduct { out, .. }, Step::Rows(rows)) = (product, end) else {
-            return false;
+/// Columns that are multiplied at once, if they are of several outputs.
+const TOGETHER: usize = 512;
+
+/// Joins a product and the heads of its columns where nothing else reads them; a quantised product
+/// with what follows it.
+pub(super) fn divide(mut steps: Vec<Step>, buffers: &[Buffer]) -> Vec<Step> {
+    for first in (0..steps.len()).rev() {
+        let (out, after) = match &steps[first..] {
+            [Step::Product { out, .. }, ..] => (*out, first + 1),
+            [Step::IntegerProduct { out, .. }, Step::Rows(rows), ..] if is_end(*out, rows) => {
+                (*out, first + 2)
+            }
+            _ => continue,
         };
-        let is_linear = rows.residual.is_none()
-            && rows.norm.is_none()
-            && rows.activation == Activation::Identity
-            && rows.quantised.is_none();
-        rows.x == *out
-            && rows.out == Some(*out)
-            && is_linear
-            && rows.scale.is_some()
-            && rows.bias.is_some()
-    };
-    let places = 0..steps.len().saturating_sub(1);
-    for first in places.rev() {
-        if !is_end(&steps[first], &steps[first + 1]) {
-            continue;
-        }
-        let Step::IntegerProduct { out, .. } = steps[first] else { continue };
         let reads = |step: &Step| step.buffers().0.contains(&out);
         let is_aligned = |step: &Step| match step {
             Step::Heads(Heads { x, .. }) => x.offset % ALIGNED == 0 && x.width % ALIGNED == 0,
             _ => false,
         };
-        let mut readers = steps[first + 2..].iter().filter(|step| reads(step)).peekable();
-        if readers.peek().is_none() || !readers.all(is_aligned) {
+        let mut readers = steps[after..].iter().filter(|step| reads(step)).peekable();
+        if buffers[out].is_output() || readers.peek().is_none() || !readers.all(is_aligned) {
             continue;
         }
-        let mut after = steps.split_off(first);
-        let heads = after.extract_if(2.., |step| reads(step));
-        let heads =
-            heads.filter_map(|step| if let Step::Heads(heads) = step { Some(heads) } else { None });
-        let heads: Vec<_> = heads.collect();
-        let mut after = after.into_iter();
-        let (Some(Step::IntegerProduct { x, weights, .. }), Some(Step::Rows(end))) =
-            (after.next(), after.next())
-        else {
-            unreachable!("is_end: a product and its end")
+        let mut groups: Vec<Vec<Heads>> = Vec::new();
+        for step in steps.extract_if(after.., |step| reads(step)) {
+            let Step::Heads(heads) = step else { unreachable!("all readers are heads") };
+            match groups.last_mut() {
+                Some(group) if follows(group, &heads) => group.push(heads),
+                _ => groups.push(vec![heads]),
+            }
+        }
+        let mut joined = steps.drain(first..after);
+        let (x, product) = match (joined.next(), joined.next()) {
+            (Some(Step::Product { x, weights, .. }), None) => (x, Joined::Floats(weights)),
+            (
+                Some(Step::IntegerProduct { x, weights, .. }),
+                Some(Step::Rows(BetweenProducts { scale: Some(scale), bias: Some(bias), .. })),
+            ) => (x, Joined::Integers { weights, scale, bias }),
+            _ => unreachable!("a product, or a quantised one and its end"),
         };
-        let (Some(scale), Some(bias)) = (end.scale, end.bias) else {
-            unreachable!("is_end: with factors and bias")
-        };
-        steps.push(Step::Divided(Divided { x, weights, scale, bias, heads }));
-        steps.extend(after);
+        drop(joined);
+        steps.insert(first, Step::Divided(Divided { x, product, groups }));
     }
     steps
+}
+
+/// Whether a step only multiplies the quantised product `out` by factors and adds a bias.
+fn is_end(out: usize, rows: &BetweenProducts) -> bool {
+    rows.x == out
+        && rows.out == Some(out)
+        && rows.residual.is_none()
+        && rows.norm.is_none()
+        && rows.activation == Activation::Identity
+        && rows.quantised.is_none()
+        && rows.scale.is_some()
+        && rows.bias.is_some()
+}
+
+/// Whether the columns of an output can be multiplied with those before.
+fn follows(group: &[Heads], heads: &Heads) -> bool {
+    let before = columns_of(group);
+    before.end == heads.x.offset && before.len() + heads.x.width <= TOGETHER
 }

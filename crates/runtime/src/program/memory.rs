@@ -70,7 +70,7 @@ impl Step {
             Step::Rotation(rotation) => (vec![rotation.x.buffer], vec![rotation.out], vec![]),
             Step::Gate(gate) => (vec![gate.x.buffer, gate.gate.buffer], vec![gate.out], vec![]),
             Step::Heads(heads) => (vec![heads.x.buffer], vec![], vec![]),
-            Step::Divided(divided) => (vec![divided.x, divided.scale], vec![], vec![]),
+            Step::Divided(divided) => (divided.reads(), vec![], vec![]),
             Step::Largest(largest) => (vec![largest.x], vec![], vec![]),
             Step::Output(layer) => {
                 let factors = layer.scale.iter().map(|(scale, _)| *scale).chain(layer.steps);

@@ -250,8 +250,8 @@ pub(super) fn weighed_together<
     mut queries: [Weighed<'_, '_>; Q],
     values: Vectors<'_, P, N>,
 ) {
-    // The sums of all registers would not fit into those of the processor; two of eight numbers are
-    // a line of the cache.
+    // The sums of all registers would not fit into those of the processor. Two registers of eight
+    // numbers are a line of the cache; their sums leave 6 of 16 registers for what is read.
     if const { S::F32_LANES == 8 && V.is_multiple_of(2) && Q * W <= 5 } {
         for pair in 0..V / 2 {
             weighed_registers::<S, P, N, W, Q, 2>(simd, &mut queries, values, pair * 2);

@@ -99,10 +99,10 @@ impl Divided {
                 n
             }
         };
-        let columns = self.groups.iter().map(|group| columns_of(group));
-        let mut all =
-            vec![0.0; n * columns.clone().map(|columns| columns.len()).max().unwrap_or(0)];
-        for (group, columns) in self.groups.iter().zip(columns) {
+        let widest = self.groups.iter().map(|group| columns_of(group).len()).max();
+        let mut all = vec![0.0; n * widest.unwrap_or(0)];
+        for group in &self.groups {
+            let columns = columns_of(group);
             let (start, width) = (columns.start, columns.len());
             let rows = &mut all[..n * width];
             self.multiply(call, n, columns, rows);
@@ -152,8 +152,8 @@ fn columns_of(group: &[Heads]) -> Range<usize> {
 /// Number of columns of which every panel of weights has a part or all.
 const ALIGNED: usize = 64;
 
-/// Columns that are multiplied at once, if they are of several outputs.
-const TOGETHER: usize = 512;
+/// The largest number of columns of several outputs that are multiplied at once.
+const AT_ONCE: usize = 512;
 
 /// Joins a product and the heads of its columns where nothing else reads them; a quantised product
 /// with what follows it.
@@ -213,5 +213,5 @@ fn is_end(out: usize, rows: &BetweenProducts) -> bool {
 /// Whether the columns of an output can be multiplied with those before.
 fn follows(group: &[Heads], heads: &Heads) -> bool {
     let before = columns_of(group);
-    before.end == heads.x.offset && before.len() + heads.x.width <= TOGETHER
+    before.end == heads.x.offset && before.len() + heads.x.width <= AT_ONCE
 }

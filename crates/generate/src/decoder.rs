@@ -6,7 +6,7 @@ use crate::{Error, Hypothesis, Result, SentenceBatch, Settings, Sources};
 use cognate_graph::f16;
 use cognate_model::Names;
 use cognate_model::interface::{ATTENTION_MASK, INPUT_IDS, LOGITS, cross_of, is_past, present_of};
-use cognate_runtime::{Session, Value, Values};
+use cognate_runtime::{Session, Value, Values, return_free_memory};
 use ndarray::{Array2, Array4, Array5, ArrayD, Axis};
 use std::collections::BTreeMap;
 use std::mem;
@@ -461,6 +461,7 @@ pub(crate) fn encode(
                     [index, features.len_of(Axis(0))],
                 )?;
             }
+            return_free_memory();
             Ok((outputs.into_iter().collect(), None))
         }
         Sources::Again(count) => Err(not_again(count, 0)),

@@ -23,7 +23,7 @@ use cognate_runtime::{BEST, SHORTLIST, Session, Value, Values};
 use ndarray::{Array1, Array2, Array3, Array4, ArrayD, Axis, s};
 use std::mem;
 
-/// The initial capacity of caches, which doubles when needed.
+/// The initial capacity of caches.
 const CAPACITY: usize = 32;
 
 /// The holder of positions behind a sentence's past, and of padding.
@@ -161,7 +161,9 @@ impl SharedCacheDecoder {
     fn append(&mut self, tokens: &Array2<i64>, is_real: impl Fn(usize) -> bool) -> Result<Values> {
         let (past, capacity) = (self.longest(PAST), self.holders.len_of(Axis(2)));
         if past == capacity {
-            self.fit(2 * capacity)?;
+            // A device prefers shapes that repeat.
+            let more = if self.slots.is_some() { capacity } else { capacity.div_ceil(2) };
+            self.fit(capacity + more)?;
         }
         let outputs =
             self.run(tokens.clone(), self.holders.slice(s![.., .., ..past]).to_owned())?;
@@ -604,6 +606,7 @@ fn resized<T: Copy>(array: ArrayD<T>, axis: usize, size: usize, fill: T) -> Arra
     let (blocks, n) = (shape[..axis].iter().product::<usize>(), shape.iter().product::<usize>());
     let mut memory = memory(array);
     if old < new {
+        memory.reserve_exact(n - memory.len());
         memory.resize(n, fill);
         // From the last block on: no block is overwritten before it has moved.
         for block in (0..blocks).rev() {

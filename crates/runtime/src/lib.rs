@@ -12,6 +12,7 @@
 mod choose;
 mod engine;
 mod error;
+mod free_memory;
 #[cfg(any(feature = "tract", feature = "ort"))]
 mod huge_pages;
 #[cfg(any(feature = "tract", feature = "ort"))]
@@ -35,6 +36,7 @@ pub use choose::available;
 pub use cognate_kernels::multiplies_bf16;
 pub use engine::{Device, Devices, Engine};
 pub use error::{Error, ErrorKind, Result};
+pub use free_memory::return_free_memory;
 #[cfg(any(feature = "tract", feature = "ort"))]
 pub use program::{Times, start_times, times};
 #[cfg(feature = "reference")]

@@ -8,10 +8,13 @@
 mod attention;
 mod compile;
 mod constants;
+mod convolution;
 mod embedding;
+mod feed_forward;
 mod gate;
 mod grown;
 mod heads;
+mod linear;
 mod memory;
 mod operation;
 mod output_layer;
@@ -26,8 +29,9 @@ mod times;
 
 pub(crate) use compile::{Compiled, compile};
 pub(crate) use constants::Constants;
+pub(crate) use convolution::Sizes;
 pub(crate) use operation::{
-    Among, Counted, MaskOf, Operation, PositionsFrom, PositionsOf, Scores, TableOf,
+    Among, ConvolutionOf, Counted, MaskOf, Operation, PositionsFrom, PositionsOf, Scores, TableOf,
 };
 #[cfg(feature = "ort")]
 pub(crate) use output_layer::{LOGITS, LOGITS_SCALE};
@@ -47,17 +51,20 @@ pub use times::{Times, start_times, times};
 
 use attention::{CachedAttention, MemoryAttention, SelfAttention};
 use cognate_graph::f16;
-use cognate_kernels::{IntegerWeights, Parallel};
+use cognate_kernels::Parallel;
+use convolution::Convolutions;
 use embedding::Embedding;
+use feed_forward::FeedForward;
 use gate::Gate;
 use grown::GrownAttention;
 use heads::{Divided, Heads};
+use linear::Linear;
 use output_layer::{Chosen, OutputLayer};
-use product::Packed;
 use rotation::Rotation;
 use rows::{BetweenProducts, Largest};
 use std::collections::BTreeSet;
 use std::fmt::Display;
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 /// Errors are messages; the engine adds the place.
@@ -107,9 +114,9 @@ pub(crate) struct Program {
 
 /// An operation; numbers are indices of buffers.
 enum Step {
-    Product { x: usize, weights: Packed, out: usize },
-    IntegerProduct { x: usize, weights: IntegerWeights, out: usize },
+    Product { x: usize, weights: Linear, out: usize },
     Rows(BetweenProducts),
+    FeedForward(FeedForward),
     Cached(CachedAttention),
     Memory(MemoryAttention),
     SelfAttention(SelfAttention),
@@ -118,6 +125,7 @@ enum Step {
     Gate(Gate),
     Heads(Heads),
     Divided(Divided),
+    Convolutions(Convolutions),
     Embedding(Embedding),
     Largest(Largest),
     Output(Box<OutputLayer>),
@@ -382,10 +390,11 @@ impl Program {
         self.steps.iter().all(|step| match step {
             Step::Cached(cached) => cached.bias.is_none(),
             Step::Embedding(embedding) => !embedding.counts_tokens(),
-            Step::SelfAttention(_) | Step::Grown(_) | Step::Heads(_) | Step::Divided(_) => false,
+            Step::SelfAttention(_) | Step::Grown(_) => false,
+            Step::Heads(_) | Step::Divided(_) | Step::Convolutions(_) => false,
             Step::Product { .. }
-            | Step::IntegerProduct { .. }
             | Step::Rows(_)
+            | Step::FeedForward(_)
             | Step::Memory(_)
             | Step::Largest(_) => true,
             Step::Rotation(_) | Step::Gate(_) | Step::Output(_) => true,
@@ -416,29 +425,15 @@ impl Step {
     fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
         match self {
             Step::Product { x, weights, out } => {
-                let rows = call.rows(*x)?;
+                let rows = weights.rows(call, *x)?;
                 let rows = if call.is_unused(*out) { 0 } else { rows };
                 let mut made = call.take_floats(*out, rows)?;
-                weights.multiply(
-                    &call.floats(*x)[..rows * weights.inputs()],
-                    made.floats_mut(),
-                    call.tensors,
-                );
-                call.put(*out, made);
-            }
-            Step::IntegerProduct { x, weights, out } => {
-                call.load(*x, true)?;
-                let rows = call.elements[*x].bytes().len() / weights.inputs().max(1);
-                let rows = if call.is_unused(*out) { 0 } else { rows };
-                let mut made = call.take_floats(*out, rows)?;
-                weights.multiply(
-                    &call.elements[*x].bytes()[..rows * weights.inputs()],
-                    made.floats_mut(),
-                    call.tensors,
-                );
+                let (x, columns) = ((&call.elements[*x], 0..rows), 0..weights.outputs());
+                weights.multiply(x, columns, made.floats_mut(), call.tensors);
                 call.put(*out, made);
             }
             Step::Rows(step) => step.run(call)?,
+            Step::FeedForward(step) => step.run(call)?,
             Step::Cached(step) => step.run(call)?,
             Step::Memory(step) => step.run(call)?,
             Step::SelfAttention(step) => step.run(call)?,
@@ -447,12 +442,23 @@ impl Step {
             Step::Gate(step) => step.run(call)?,
             Step::Heads(step) => step.run(call)?,
             Step::Divided(step) => step.run(call)?,
+            Step::Convolutions(step) => step.run(call)?,
             Step::Embedding(step) => step.run(call)?,
             Step::Largest(step) => step.run(call)?,
             Step::Output(step) => step.run(call)?,
         }
         Ok(())
     }
+}
+
+/// The largest number of rows that pass several operations at once.
+const ROWS_AT_ONCE: usize = 256;
+
+/// Parts of rows that pass several operations, so that what is between exists for some rows at a
+/// time. They have nearly the same size, since products of few rows may have other bits.
+fn parts_of_rows(n: usize) -> impl Iterator<Item = Range<usize>> {
+    let parts = n.div_ceil(ROWS_AT_ONCE);
+    (0..parts).map(move |part| n * part / parts..n * (part + 1) / parts)
 }
 
 /// Calls `work` for each part, on all threads.

@@ -55,8 +55,9 @@ pub(super) fn substitute(
         node.attribute.push(integer(IN_BF16, in_bf16.into()));
     }
     model.opset_import.push(OperatorSetIdProto { domain: DOMAIN.into(), version: 1 });
-    let (own_lengths, prefill) = (false, false);
-    Some(Substituted { model, programs: Vec::new(), own_lengths, prefill, n_inputs: 0 })
+    let [own_lengths, prefill, is_encoder] = [false; 3];
+    let programs = Vec::new();
+    Some(Substituted { model, programs, own_lengths, prefill, is_encoder, n_inputs: 0 })
 }
 
 /// A product of two matrices of f32 that are not constant.

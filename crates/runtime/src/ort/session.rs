@@ -407,6 +407,11 @@ static DOMAIN_IS_KNOWN: Mutex<bool> = Mutex::new(false);
 fn with_kernels(builder: SessionBuilder, path: &Path, own: Substituted) -> ::ort::Result<Engine> {
     let mut builder = in_folder(builder, path)?;
     kernels::register(&mut builder)?;
+    if own.is_encoder {
+        // An arena would keep the memory of outputs while they are decoded.
+        let cpu = ::ort::ep::CPU::default().with_arena_allocator(false);
+        builder = builder.with_execution_providers([cpu.build()])?;
+    }
     let Substituted { model, programs, .. } = own;
     let known = DOMAIN_IS_KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut first = (!*known).then_some(known);

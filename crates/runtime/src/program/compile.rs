@@ -6,11 +6,16 @@
 
 use super::attention::{CachedAttention, MaskSource, MemoryAttention, SelfAttention};
 use super::constants::{Constants, Precision};
+use super::convolution::{Convolution, Convolutions};
 use super::embedding::{Embedding, Numbers, Positions, PositionsOfRows, Table};
+use super::feed_forward::join;
 use super::gate::Gate;
 use super::grown::GrownAttention;
 use super::heads::{Heads, divide};
-use super::operation::{Among, MaskOf, Operation, PositionsFrom, PositionsOf, TableOf};
+use super::linear::Linear;
+use super::operation::{
+    Among, ConvolutionOf, MaskOf, Operation, PositionsFrom, PositionsOf, TableOf,
+};
 use super::output_layer::{Floats, LOGITS, LOGITS_SCALE, LayerWeights, OutputLayer};
 use super::places::Places;
 use super::product::Source;
@@ -204,7 +209,7 @@ fn fits<'g>(places: &Places<'g>, operation: &Operation<'g>) -> bool {
         }
         Operation::Heads { x, .. } => base(x).is_some(),
         Operation::Largest { x, .. } => whole(x, Some(1)),
-        Operation::Embedding { .. } => true,
+        Operation::Convolutions { .. } | Operation::Embedding { .. } => true,
     }
 }
 
@@ -370,7 +375,7 @@ impl<'b, 'g> Builder<'b, 'g> {
         let (caches, is_bytes) = (caches.collect(), vec![false; buffers.len()]);
         let mut program = Program {
             caches,
-            steps: divide(steps, &buffers),
+            steps: divide(join(steps, &buffers), &buffers),
             buffers,
             is_bytes,
             released: Vec::new(),
@@ -405,7 +410,7 @@ impl<'b, 'g> Builder<'b, 'g> {
                         made,
                         LayerWeights::Floats(Box::new(Floats::new(source))),
                     ))),
-                    false => Step::Product { x, weights: source.pack(), out: made },
+                    false => Step::Product { x, weights: Linear::Floats(source.pack()), out: made },
                 }
             }
             Operation::IntegerProduct { x, weight, step, scale, end, out } => {
@@ -436,7 +441,9 @@ impl<'b, 'g> Builder<'b, 'g> {
                         );
                         Step::Output(Box::new(OutputLayer { steps, ..layer }))
                     }
-                    (false, _) => Step::IntegerProduct { x, weights, out: made },
+                    (false, _) => {
+                        Step::Product { x, weights: Linear::Integers(weights), out: made }
+                    }
                 }
             }
             Operation::Rows {
@@ -578,6 +585,20 @@ impl<'b, 'g> Builder<'b, 'g> {
                 sizes: self.sizes(sizes),
                 output: self.output(out),
             }),
+            Operation::Convolutions { frames, layers, positions, out } => {
+                let layers = layers.into_iter().map(|layer| self.convolution(layer));
+                let layers = layers.collect::<Option<_>>()?;
+                let positions = match positions {
+                    Some(table) => Some(self.table(TableOf { table, steps: None })?),
+                    None => None,
+                };
+                Step::Convolutions(Convolutions {
+                    frames: self.input(frames),
+                    layers,
+                    positions,
+                    out: self.made(out)?,
+                })
+            }
             Operation::Embedding { ids, tokens, factor, positions, out } => {
                 let (ids, table) = (self.input(ids), self.table(tokens)?);
                 let positions = match positions {
@@ -598,6 +619,12 @@ impl<'b, 'g> Builder<'b, 'g> {
                 }))?
             }
         })
+    }
+
+    fn convolution(&mut self, layer: ConvolutionOf<'g>) -> Option<Convolution> {
+        let ConvolutionOf { weight, bias, sizes, activation } = layer;
+        let (weights, bias) = (self.constants.floats(weight)?, self.constants.floats(bias)?);
+        Some(Convolution::new(sizes, &weights, Some(&bias), activation))
     }
 
     fn output_layer(&mut self, x: usize, out: usize, weights: LayerWeights) -> OutputLayer {

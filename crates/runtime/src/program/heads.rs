@@ -1,10 +1,10 @@
 //! Columns of rows as heads: the keys and values that an encoder outputs.
 
-use super::product::Packed;
-use super::rows::BetweenProducts;
+use super::linear::Linear;
+use super::rows::{BetweenProducts, Work};
 use super::sizes::{Size, values};
-use super::{Buffer, Call, Result, Step, Tensors, View, by_parts, expected};
-use cognate_kernels::{Activation, IntegerWeights, Place, Rows, round_to_f16};
+use super::{Buffer, Call, Result, Step, Tensors, View, expected};
+use cognate_kernels::{Activation, Place, Rows, round_to_f16};
 use std::ops::Range;
 
 /// Columns of rows `[batch · n, heads · d_k]` as an output `[batch, heads, n, d_k]`.
@@ -21,20 +21,11 @@ pub(super) struct Heads {
 /// time: all columns of a window of speech would take 37 MB in Whisper's base shape.
 pub(super) struct Divided {
     x: usize,
-    product: Joined,
+    weights: Linear,
+    /// Of a quantised product: the factor of each row, and the bias.
+    end: Option<(usize, Vec<f32>)>,
     /// Outputs whose columns follow each other.
     groups: Vec<Vec<Heads>>,
-}
-
-/// The weights of a product, and what follows it.
-enum Joined {
-    Floats(Packed),
-    Integers {
-        weights: IntegerWeights,
-        /// The factor of each row.
-        scale: usize,
-        bias: Vec<f32>,
-    },
 }
 
 impl Heads {
@@ -87,18 +78,13 @@ impl Heads {
 
 impl Divided {
     pub(super) fn run(&self, call: &mut Call<'_, '_>) -> Result<()> {
-        let n = match &self.product {
-            Joined::Floats(_) => call.rows(self.x)?,
-            Joined::Integers { weights, scale, .. } => {
-                call.load(self.x, true)?;
-                let n = call.elements[self.x].bytes().len() / weights.inputs().max(1);
-                let scale_rows = call.rows(*scale)?;
-                if scale_rows != n {
-                    return Err(expected("scale", format!("{n} numbers"), scale_rows));
-                }
-                n
+        let n = self.weights.rows(call, self.x)?;
+        if let Some((scale, _)) = self.end {
+            let scale_rows = call.rows(scale)?;
+            if scale_rows != n {
+                return Err(expected("scale", format!("{n} numbers"), scale_rows));
             }
-        };
+        }
         let widest = self.groups.iter().map(|group| columns_of(group).len()).max();
         let mut all = vec![0.0; n * widest.unwrap_or(0)];
         for group in &self.groups {
@@ -115,31 +101,23 @@ impl Divided {
 
     /// Some columns of the product of `n` rows.
     fn multiply(&self, call: &Call<'_, '_>, n: usize, columns: Range<usize>, out: &mut [f32]) {
-        match &self.product {
-            Joined::Floats(weights) => {
-                let x = &call.floats(self.x)[..n * weights.inputs()];
-                weights.multiply_columns(x, columns, out, call.tensors);
-            }
-            Joined::Integers { weights, scale, bias } => {
-                let (x, width) = (call.elements[self.x].bytes(), columns.len());
-                weights.multiply_columns(x, columns.clone(), out, call.tensors);
-                let (scale, bias) = (Some(call.floats(*scale)), Some(&bias[columns]));
-                let activation = Activation::Identity;
-                let end = Rows { scale, bias, residual: None, norm: None, activation };
-                let parts = out.chunks_mut((BetweenProducts::TOGETHER * width).max(1));
-                by_parts(call.tensors, parts, |index, part| {
-                    end.apply(index * BetweenProducts::TOGETHER, Place::Over(part), width, None);
-                });
-            }
+        let x = (&call.elements[self.x], 0..n);
+        self.weights.multiply(x, columns.clone(), out, call.tensors);
+        if let Some((scale, bias)) = &self.end {
+            let (scale, bias) = (Some(call.floats(*scale)), Some(&bias[columns.clone()]));
+            let work = Work {
+                rows: Rows { scale, bias, ..Rows::default() },
+                width: columns.len(),
+                threads: call.tensors,
+            };
+            work.apply(0, Place::Over(out), None);
         }
     }
 
     /// The buffers that it reads.
     pub(super) fn reads(&self) -> Vec<usize> {
-        match self.product {
-            Joined::Floats(_) => vec![self.x],
-            Joined::Integers { scale, .. } => vec![self.x, scale],
-        }
+        let scale = self.end.as_ref().map(|(scale, _)| *scale);
+        [self.x].into_iter().chain(scale).collect()
     }
 }
 
@@ -159,9 +137,10 @@ const AT_ONCE: usize = 512;
 /// with what follows it.
 pub(super) fn divide(mut steps: Vec<Step>, buffers: &[Buffer]) -> Vec<Step> {
     for first in (0..steps.len()).rev() {
-        let (out, after) = match &steps[first..] {
-            [Step::Product { out, .. }, ..] => (*out, first + 1),
-            [Step::IntegerProduct { out, .. }, Step::Rows(rows), ..] if is_end(*out, rows) => {
+        let [Step::Product { weights, out, .. }, ..] = &steps[first..] else { continue };
+        let (out, after) = match (weights, steps.get(first + 1)) {
+            (Linear::Floats(_), _) => (*out, first + 1),
+            (Linear::Integers(_), Some(Step::Rows(rows))) if is_end(*out, rows) => {
                 (*out, first + 2)
             }
             _ => continue,
@@ -184,16 +163,15 @@ pub(super) fn divide(mut steps: Vec<Step>, buffers: &[Buffer]) -> Vec<Step> {
             }
         }
         let mut joined = steps.drain(first..after);
-        let (x, product) = match (joined.next(), joined.next()) {
-            (Some(Step::Product { x, weights, .. }), None) => (x, Joined::Floats(weights)),
-            (
-                Some(Step::IntegerProduct { x, weights, .. }),
-                Some(Step::Rows(BetweenProducts { scale: Some(scale), bias: Some(bias), .. })),
-            ) => (x, Joined::Integers { weights, scale, bias }),
-            _ => unreachable!("a product, or a quantised one and its end"),
+        let Some(Step::Product { x, weights, .. }) = joined.next() else {
+            unreachable!("matched above");
         };
+        let end = joined.next().and_then(|step| match step {
+            Step::Rows(BetweenProducts { scale, bias, .. }) => scale.zip(bias),
+            _ => None,
+        });
         drop(joined);
-        steps.insert(first, Step::Divided(Divided { x, product, groups }));
+        steps.insert(first, Step::Divided(Divided { x, weights, end, groups }));
     }
     steps
 }

@@ -1,5 +1,6 @@
 //! The operations of a graph that programs compute.
 
+use super::convolution::Sizes;
 use super::sizes::Size;
 use cognate_export::proto::TensorProto;
 use cognate_kernels::Activation;
@@ -80,6 +81,13 @@ pub(crate) enum Operation<'g> {
         out: &'g str,
         half: bool,
     },
+    /// Of the input `frames`; `positions` are rows that are added.
+    Convolutions {
+        frames: &'g str,
+        layers: Vec<ConvolutionOf<'g>>,
+        positions: Option<&'g TensorProto>,
+        out: &'g str,
+    },
     Embedding {
         ids: &'g str,
         tokens: TableOf<'g>,
@@ -108,6 +116,15 @@ pub(crate) struct Scores {
 pub(crate) struct TableOf<'g> {
     pub(crate) table: &'g TensorProto,
     pub(crate) steps: Option<&'g TensorProto>,
+}
+
+/// A convolution over time.
+#[derive(Clone, Copy)]
+pub(crate) struct ConvolutionOf<'g> {
+    pub(crate) weight: &'g TensorProto,
+    pub(crate) bias: &'g TensorProto,
+    pub(crate) sizes: Sizes,
+    pub(crate) activation: Activation,
 }
 
 /// A table of positions, and the rows that ids read.
@@ -194,6 +211,7 @@ impl<'g> Operation<'g> {
             Self::Heads { x, sizes, .. } | Self::Largest { x, sizes, .. } => {
                 (vec![*x], of_sizes(sizes))
             }
+            Self::Convolutions { frames, .. } => (vec![], vec![*frames]),
             Self::Embedding { ids, positions, .. } => (
                 vec![],
                 [*ids]
@@ -214,9 +232,10 @@ impl<'g> Operation<'g> {
             Self::Rows { outputs, .. } => (outputs.to_vec(), vec![]),
             Self::Cached { outputs: [out, caches @ ..], .. }
             | Self::Grown { outputs: [out, caches @ ..], .. } => (vec![*out], caches.to_vec()),
-            Self::Embedding { out, .. } | Self::Rotation { out, .. } | Self::Gate { out, .. } => {
-                (vec![*out], vec![])
-            }
+            Self::Embedding { out, .. }
+            | Self::Convolutions { out, .. }
+            | Self::Rotation { out, .. }
+            | Self::Gate { out, .. } => (vec![*out], vec![]),
             Self::Heads { out, .. } | Self::Largest { out, .. } => (vec![], vec![*out]),
         };
         (rows.into_iter().filter(|rows| !rows.is_empty()).collect(), tensors)

@@ -2,6 +2,7 @@
 
 mod attention;
 mod caches;
+mod convolution;
 mod memory;
 mod read;
 mod rotation;
@@ -47,6 +48,9 @@ const GATE: &str = "Gate";
 /// layer normalisation. Outputs: the rows, the rows in 8-bit integers, and their largest
 /// magnitudes, each if it is read.
 const BETWEEN: &str = "BetweenProducts";
+/// Convolutions over time: frames, weights and bias of each, optionally a table of positions. Rows of
+/// the last, plus those of positions. Attributes: see [`convolution`].
+const CONVOLUTIONS: &str = "Convolutions";
 
 /// A model whose nodes run programs while these exist.
 pub(crate) struct Substituted {
@@ -56,6 +60,8 @@ pub(crate) struct Substituted {
     pub(crate) own_lengths: bool,
     /// As [`Session::supports_prefill`](crate::Session::supports_prefill).
     pub(crate) prefill: bool,
+    /// Whether there are programs, none of which writes caches.
+    pub(crate) is_encoder: bool,
     /// The number of inputs added by programs, which are the last: [`SHORTLIST`](crate::SHORTLIST)
     /// and [`BEST`](crate::BEST).
     pub(crate) n_inputs: usize,
@@ -99,6 +105,7 @@ pub(crate) fn substitute(
         return substitute(model, folder, threads, false);
     }
     let own_lengths = has_own_lengths(&compiled, &found);
+    let is_encoder = !found.is_empty() && found.iter().all(|program| program.caches.is_empty());
     let mut programs = Vec::new();
     for (node, program) in compiled.node.iter_mut().filter(|node| node.domain == DOMAIN).zip(&found)
     {
@@ -110,7 +117,7 @@ pub(crate) fn substitute(
     let n_inputs = found.iter().map(|program| declare(&mut compiled, program)).sum();
     *graph = compiled;
     model.opset_import.push(OperatorSetIdProto { domain: DOMAIN.into(), version: 1 });
-    Some(Substituted { model, programs, own_lengths, prefill, n_inputs })
+    Some(Substituted { model, programs, own_lengths, prefill, is_encoder, n_inputs })
 }
 
 /// Whether all values are in single precision or less, in which programs compute. Constants may be
@@ -191,6 +198,7 @@ fn supports_prefill(graph: &GraphProto, programs: &[Arc<Program>]) -> bool {
 /// Replaces subgraphs by custom operations; returns their number.
 fn with_own(graph: &mut GraphProto) -> usize {
     let looks = [
+        convolution::convolutions,
         caches::of_operator,
         caches::of_operations,
         attention::of_memory,

@@ -53,7 +53,7 @@ fn kind(program: &Program, step: &Step) -> usize {
         |step: &Step| matches!(step, Step::Cached(_) | Step::Grown(_) | Step::Output(_));
     match step {
         _ if !program.steps.iter().any(is_decoder) => 0,
-        Step::Product { .. } | Step::IntegerProduct { .. } => 1,
+        Step::Product { .. } | Step::FeedForward(_) => 1,
         Step::Output(_) => 2,
         Step::Cached(_) | Step::Memory(_) | Step::SelfAttention(_) | Step::Grown(_) => 3,
         Step::Rows(_)
@@ -61,6 +61,7 @@ fn kind(program: &Program, step: &Step) -> usize {
         | Step::Gate(_)
         | Step::Heads(_)
         | Step::Divided(_)
+        | Step::Convolutions(_)
         | Step::Embedding(_)
         | Step::Largest(_) => 4,
     }

@@ -111,6 +111,9 @@ fn prompts(clips: usize, n: usize) -> Vec<Vec<i64>> {
 }
 
 /// Greedily, with as many beams as a prompt has tokens, and with fewer.
+///
+/// Sums in another order can round one of a row's 8-bit integers to its neighbour, which moves few
+/// scores, and none by much.
 #[test]
 fn prompts_are_read_at_once_as_token_by_token() {
     let Ok(ort) = Ort::find() else {
@@ -124,6 +127,8 @@ fn prompts_are_read_at_once_as_token_by_token() {
     {
         let Subject { mut decoder, settings, features, .. } =
             subject(runtime, name, integers, &Options::default());
+        const NEAR: f32 = 1e-5;
+        let (most, mut n_scores, mut n_near) = (if integers { 0.02 } else { NEAR }, 0, 0);
         for (n, num_beams) in [(8, 1), (9, 9), (29, 1), (29, 3)] {
             let settings = Settings {
                 num_beams,
@@ -162,15 +167,15 @@ fn prompts_are_read_at_once_as_token_by_token() {
                 );
                 assert_eq!(tokens(found), tokens(expected), "{place}");
                 for (found, expected) in found.iter().zip(expected) {
-                    assert!(
-                        (found.score - expected.score).abs() < 1e-5,
-                        "{place}: {} and {}",
-                        found.score,
-                        expected.score
-                    );
+                    let [found, expected] = [found.score, expected.score];
+                    let difference = (found - expected).abs();
+                    assert!(difference < most, "{place}: {found} and {expected}");
+                    n_scores += 1;
+                    n_near += usize::from(difference < NEAR);
                 }
             }
         }
+        assert!(10 * n_near >= 9 * n_scores, "{name}: {n_near} scores of {n_scores} are near");
     }
 }
 

@@ -1,14 +1,18 @@
 //! Reads the operations of programs from nodes.
 
-use super::{BETWEEN, CACHED, DOMAIN, GATE, GROWN, MEMORY, ROTATION, SELF, attribute};
+use super::convolution::{ACTIVATIONS, PADDINGS, STRIDES};
+use super::{
+    BETWEEN, CACHED, CONVOLUTIONS, DOMAIN, GATE, GROWN, MEMORY, ROTATION, SELF, attribute,
+};
 use crate::program::{
-    Among, Counted, MaskOf, Operation, Places, PositionsFrom, PositionsOf, Scores, Size, TableOf,
+    Among, ConvolutionOf, Counted, MaskOf, Operation, Places, PositionsFrom, PositionsOf, Scores,
+    Size, Sizes, TableOf,
 };
 use cognate_export::proto::{DataType, NodeProto, TensorProto};
 use cognate_kernels::{Activation, multiplies_integers};
 
 /// The values of the attribute `activation`.
-const ACTIVATIONS: [Activation; 5] = [
+const ACTIVATION_OF: [Activation; 5] = [
     Activation::Identity,
     Activation::Relu,
     Activation::Swish,
@@ -21,7 +25,7 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
     let inputs: Vec<&str> = node.input.iter().map(String::as_str).collect();
     let float = |name| attribute(node, name).and_then(|attribute| attribute.f);
     let integer = |name| attribute(node, name).and_then(|attribute| attribute.i);
-    let activation = || ACTIVATIONS.get(usize::try_from(integer("activation")?).ok()?).copied();
+    let activation = || ACTIVATION_OF.get(usize::try_from(integer("activation")?).ok()?).copied();
     let out = node.output.first()?.as_str();
     let constant = |name: &str, kind: DataType| {
         places.constant(name).filter(|constant| is(constant, kind) && constant.dims.len() <= 2)
@@ -60,6 +64,7 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
                 .unwrap_or(PositionsFrom::Held { beams: positions, offset: 0 });
             Operation::Rotation { x, tables, positions, out }
         }
+        (DOMAIN, CONVOLUTIONS) => convolutions(places, node)?,
         (DOMAIN, GATE) => {
             let &[x, gate] = inputs.as_slice() else { return None };
             Operation::Gate { x, gate, activation: activation()?, out }
@@ -190,6 +195,37 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
         }
         _ => return None,
     })
+}
+
+/// Convolutions over time, the sizes of all of which are above zero.
+fn convolutions<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<Operation<'g>> {
+    let [frames, others @ ..] = node.input.as_slice() else { return None };
+    let (weights, positions) = others.as_chunks::<2>();
+    let ints = |name| {
+        let ints = &attribute(node, name)?.ints;
+        ints.iter().map(|&number| usize::try_from(number).ok()).collect::<Option<Vec<_>>>()
+    };
+    let [strides, paddings, activations] = [ints(STRIDES)?, ints(PADDINGS)?, ints(ACTIVATIONS)?];
+    let constant = |name: &str| places.constant(name).filter(|found| is(found, DataType::Float));
+    let layer = |(index, [weight, bias]): (usize, &'g [String; 2])| {
+        let (weight, bias) = (constant(weight)?, constant(bias)?);
+        let [outputs, channels, kernel] = weight.dims[..] else { return None };
+        let [channels, kernel] = [channels, kernel].map(|size| usize::try_from(size).ok());
+        let sizes = Sizes {
+            channels: channels.filter(|size| *size > 0)?,
+            kernel: kernel.filter(|size| *size > 0)?,
+            stride: *strides.get(index)?,
+            padding: *paddings.get(index)?,
+        };
+        let activation = *ACTIVATION_OF.get(*activations.get(index)?)?;
+        (bias.dims == [outputs]).then_some(ConvolutionOf { weight, bias, sizes, activation })
+    };
+    let layers: Option<Vec<_>> = weights.iter().enumerate().map(layer).collect();
+    let positions = match positions {
+        [] => None,
+        [table, ..] => Some(constant(table)?),
+    };
+    Some(Operation::Convolutions { frames, layers: layers?, positions, out: node.output.first()? })
 }
 
 /// Whether a constant has this type, or is to be read as f32 and stored in half precision.

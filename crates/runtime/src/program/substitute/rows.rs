@@ -90,12 +90,12 @@ pub(super) fn gates(places: &Places<'_>, index: usize) -> Option<Found> {
 }
 
 /// A chain of operations whose outputs have no other readers.
-struct Chain<'p, 'g> {
-    places: &'p Places<'g>,
-    inputs: Vec<String>,
+pub(super) struct Chain<'p, 'g> {
+    pub(super) places: &'p Places<'g>,
+    pub(super) inputs: Vec<String>,
     /// The output of the last one.
-    x: &'g String,
-    nodes: Vec<usize>,
+    pub(super) x: &'g String,
+    pub(super) nodes: Vec<usize>,
 }
 
 impl<'g> Chain<'_, 'g> {
@@ -169,7 +169,7 @@ impl<'g> Chain<'_, 'g> {
         Some(epsilon)
     }
 
-    fn activated(&mut self) -> Activation {
+    pub(super) fn activated(&mut self) -> Activation {
         if let Some((at, relu)) = self.places.only_reader(self.x, "Relu") {
             self.go_on(at, relu);
             return Activation::Relu;

@@ -29,9 +29,9 @@ mod times;
 
 pub(crate) use compile::{Compiled, compile};
 pub(crate) use constants::Constants;
-pub(crate) use convolution::Sizes;
 pub(crate) use operation::{
-    Among, ConvolutionOf, Counted, MaskOf, Operation, PositionsFrom, PositionsOf, Scores, TableOf,
+    Among, ConvolutionOf, ConvolutionSizes, Counted, MaskOf, Operation, PositionsFrom, PositionsOf,
+    Scores, TableOf,
 };
 #[cfg(feature = "ort")]
 pub(crate) use output_layer::{LOGITS, LOGITS_SCALE};

@@ -624,7 +624,7 @@ impl<'b, 'g> Builder<'b, 'g> {
     fn convolution(&mut self, layer: ConvolutionOf<'g>) -> Option<Convolution> {
         let ConvolutionOf { weight, bias, sizes, activation } = layer;
         let (weights, bias) = (self.constants.floats(weight)?, self.constants.floats(bias)?);
-        Some(Convolution::new(sizes, &weights, Some(&bias), activation))
+        Some(Convolution::new(sizes, &weights, &bias, activation))
     }
 
     fn output_layer(&mut self, x: usize, out: usize, weights: LayerWeights) -> OutputLayer {

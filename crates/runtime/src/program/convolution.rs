@@ -1,6 +1,7 @@
 //! Convolutions over time, the first layers of encoders of speech.
 
 use super::embedding::Table;
+use super::operation::ConvolutionSizes;
 use super::rows::Work;
 use super::{Call, Result, by_parts, expected, parts_of_rows};
 use cognate_kernels::{Activation, Parallel, Place, Rows, Weights};
@@ -19,21 +20,11 @@ pub(super) struct Convolutions {
 /// side in memory.
 pub(super) struct Convolution {
     weights: Weights,
-    sizes: Sizes,
+    sizes: ConvolutionSizes,
     activation: Activation,
 }
 
-/// The sizes of a convolution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sizes {
-    pub(crate) channels: usize,
-    pub(crate) kernel: usize,
-    pub(crate) stride: usize,
-    /// Zeros on each side.
-    pub(crate) padding: usize,
-}
-
-impl Sizes {
+impl ConvolutionSizes {
     /// The number of frames after the convolution of `n`.
     fn after(self, n: usize) -> usize {
         (n + 2 * self.padding).checked_sub(self.kernel).map_or(0, |rest| rest / self.stride + 1)
@@ -54,12 +45,12 @@ impl Sizes {
 impl Convolution {
     /// `weights: [outputs, channels, kernel]`
     pub(super) fn new(
-        sizes: Sizes,
+        sizes: ConvolutionSizes,
         weights: &[f32],
-        bias: Option<&[f32]>,
+        bias: &[f32],
         activation: Activation,
     ) -> Self {
-        let Sizes { channels, kernel, .. } = sizes;
+        let ConvolutionSizes { channels, kernel, .. } = sizes;
         let inputs = channels * kernel;
         let fill = |output: usize, row: &mut [f32]| {
             let of_output = &weights[output * inputs..][..inputs];
@@ -68,7 +59,7 @@ impl Convolution {
                 frame.iter_mut().zip(numbers).for_each(|(to, number)| *to = *number);
             }
         };
-        let weights = Weights::pack(inputs, weights.len() / inputs.max(1), fill, bias);
+        let weights = Weights::pack(inputs, weights.len() / inputs.max(1), fill, Some(bias));
         Self { weights, sizes, activation }
     }
 
@@ -92,7 +83,7 @@ impl Convolution {
             });
             let out = &mut out[part.start * width..part.end * width];
             self.weights.multiply(&below, out, threads);
-            work.apply(part.start, Place::Over(out), None);
+            work.apply(0, Place::Over(out), None);
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The operations of a graph that programs compute.
 
-use super::convolution::Sizes;
 use super::sizes::Size;
 use cognate_export::proto::TensorProto;
 use cognate_kernels::Activation;
@@ -123,8 +122,18 @@ pub(crate) struct TableOf<'g> {
 pub(crate) struct ConvolutionOf<'g> {
     pub(crate) weight: &'g TensorProto,
     pub(crate) bias: &'g TensorProto,
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: ConvolutionSizes,
     pub(crate) activation: Activation,
+}
+
+/// The sizes of a convolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ConvolutionSizes {
+    pub(crate) channels: usize,
+    pub(crate) kernel: usize,
+    pub(crate) stride: usize,
+    /// Zeros on each side.
+    pub(crate) padding: usize,
 }
 
 /// A table of positions, and the rows that ids read.

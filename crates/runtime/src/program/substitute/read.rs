@@ -5,8 +5,8 @@ use super::{
     BETWEEN, CACHED, CONVOLUTIONS, DOMAIN, GATE, GROWN, MEMORY, ROTATION, SELF, attribute,
 };
 use crate::program::{
-    Among, ConvolutionOf, Counted, MaskOf, Operation, Places, PositionsFrom, PositionsOf, Scores,
-    Size, Sizes, TableOf,
+    Among, ConvolutionOf, ConvolutionSizes, Counted, MaskOf, Operation, Places, PositionsFrom,
+    PositionsOf, Scores, Size, TableOf,
 };
 use cognate_export::proto::{DataType, NodeProto, TensorProto};
 use cognate_kernels::{Activation, multiplies_integers};
@@ -211,7 +211,7 @@ fn convolutions<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<Operatio
         let (weight, bias) = (constant(weight)?, constant(bias)?);
         let [outputs, channels, kernel] = weight.dims[..] else { return None };
         let [channels, kernel] = [channels, kernel].map(|size| usize::try_from(size).ok());
-        let sizes = Sizes {
+        let sizes = ConvolutionSizes {
             channels: channels.filter(|size| *size > 0)?,
             kernel: kernel.filter(|size| *size > 0)?,
             stride: *strides.get(index)?,

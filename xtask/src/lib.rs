@@ -28,6 +28,7 @@ pub mod snapshots;
 pub mod systems;
 pub mod table;
 pub mod test;
+pub mod test_programs;
 pub mod wheel;
 pub mod workspace;
 

@@ -10,8 +10,8 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use crate::onnxruntime::{self, Build};
 use crate::skipped::{self, Skipped};
 use crate::workspace::{Workspace, call, shown};
-use crate::{deny, examples, layers, lints, mpi, packages, snapshots, systems, wheel};
-use crate::{explained, python, table};
+use crate::{deny, examples, layers, lints, mpi, packages, snapshots, systems, test_programs};
+use crate::{explained, python, table, wheel};
 
 /// Run what CI runs: formatting, layers, dependencies, lints, tests, snapshots
 ///
@@ -73,18 +73,20 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         skipped: workspace.target("xtask/skipped-tests"),
     };
     let tools = Tools { library, python };
-    let test = |targets: &str| -> Result<Command> {
+    let test = || -> Result<Command> {
         let mut cargo = cargo_test(workspace, features, linted.is_some())?;
-        cargo.arg(targets);
         set_environment(&mut cargo, options, (&tools, &notes));
         Ok(cargo)
     };
     notes.begin()?;
     // The compiler reads one example after another, and other tests wait for clients and time.
-    let mut documentation = test("--doc")?;
-    documentation.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut documentation = test()?;
+    documentation.arg("--doc").stdout(Stdio::piped()).stderr(Stdio::piped());
     let started = documentation.spawn();
-    let passed = steps.step("tests", || call(&mut test("--tests")?));
+    let passed = steps.step("tests", || {
+        let programs = test_programs::build(workspace, test()?)?;
+        test_programs::run(workspace, programs, &test()?)
+    });
     steps.step("examples of the documentation", || {
         let output = started.and_then(Child::wait_with_output)?;
         for printed in [&output.stderr, &output.stdout] {
@@ -172,9 +174,6 @@ impl Notes {
     }
 }
 
-/// Variable of Rust's test programs: how many tests run at a time.
-const THREADS: &str = "RUST_TEST_THREADS";
-
 /// Tells tests the paths of the installed tools and of their notes.
 fn set_environment(cargo: &mut Command, options: &Options, (tools, notes): (&Tools, &Notes)) {
     // Tests must not write snapshots.
@@ -182,11 +181,6 @@ fn set_environment(cargo: &mut Command, options: &Options, (tools, notes): (&Too
         .env("INSTA_UPDATE", "no")
         .env("INSTA_SNAPSHOT_REFERENCES_FILE", &notes.references)
         .env(skipped::VARIABLE, &notes.skipped);
-    if std::env::var_os(THREADS).is_none() {
-        // Some tests wait for other programs and for time.
-        let threads = thread::available_parallelism().map_or(2, |cores| cores.get() + 1);
-        cargo.env(THREADS, threads.to_string());
-    }
     if let Some(library) = &tools.library {
         cargo.env("ORT_DYLIB_PATH", library);
     }

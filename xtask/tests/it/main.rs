@@ -20,4 +20,5 @@ mod snapshots;
 mod systems;
 mod table;
 mod test;
+mod test_programs;
 mod workspace;

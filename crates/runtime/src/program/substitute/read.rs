@@ -197,7 +197,7 @@ pub(super) fn operation<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<
     })
 }
 
-/// Convolutions over time, the sizes of all of which are above zero.
+/// Convolutions over time whose sizes fit each other, all above zero.
 fn convolutions<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<Operation<'g>> {
     let [frames, others @ ..] = node.input.as_slice() else { return None };
     let (weights, positions) = others.as_chunks::<2>();
@@ -220,12 +220,19 @@ fn convolutions<'g>(places: &Places<'g>, node: &'g NodeProto) -> Option<Operatio
         let activation = *ACTIVATION_OF.get(*activations.get(index)?)?;
         (bias.dims == [outputs]).then_some(ConvolutionOf { weight, bias, sizes, activation })
     };
-    let layers: Option<Vec<_>> = weights.iter().enumerate().map(layer).collect();
+    let layers = weights.iter().enumerate().map(layer).collect::<Option<Vec<_>>>()?;
     let positions = match positions {
         [] => None,
         [table, ..] => Some(constant(table)?),
     };
-    Some(Operation::Convolutions { frames, layers: layers?, positions, out: node.output.first()? })
+    let out = node.output.first()?;
+    let width = *layers.last()?.weight.dims.first()?;
+    let is_chain =
+        layers.windows(2).all(|pair| pair[0].weight.dims.first() == pair[1].weight.dims.get(1));
+    let fits = is_chain
+        && positions.is_none_or(|table| table.dims.last() == Some(&width))
+        && places.shape(out)?.last()?.dim_value == Some(width);
+    fits.then_some(Operation::Convolutions { frames, layers, positions, out })
 }
 
 /// Whether a constant has this type, or is to be read as f32 and stored in half precision.

@@ -1,15 +1,16 @@
 //! Runs the test programs of the workspace, two at a time: towards its end, a program often waits
 //! for one test.
 
-use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Message;
 
+use crate::table;
 use crate::workspace::{Workspace, capture};
 
 /// A program with tests.
@@ -25,7 +26,7 @@ pub struct TestProgram {
 }
 
 /// The programs that `cargo test` runs; `cargo` is that command with its options. The largest come
-/// first: they take longest.
+/// first, so that small ones fill the end.
 pub fn build(workspace: &Workspace, mut cargo: Command) -> Result<Vec<TestProgram>> {
     cargo.args(["--tests", "--no-run", "--message-format", "json-render-diagnostics"]);
     let messages = capture(&mut cargo)?;
@@ -49,7 +50,7 @@ pub fn build(workspace: &Workspace, mut cargo: Command) -> Result<Vec<TestProgra
     Ok(programs.into_iter().map(|(_, program)| program).collect())
 }
 
-/// Runs all programs with the variables of `like`. Each line that one prints begins with its name.
+/// Runs all programs with the variables of `like`.
 ///
 /// # Errors
 /// If a program fails; all run nevertheless.
@@ -85,28 +86,15 @@ pub fn run(workspace: &Workspace, programs: Vec<TestProgram>, like: &Command) ->
     Ok(())
 }
 
+/// Prints what a program printed once it has ended, so that lines of two are not mixed.
 fn run_one(name: &str, mut command: Command) -> Result<()> {
-    let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = piped.spawn().context("cannot start")?;
-    let (out, err) = (child.stdout.take(), child.stderr.take());
-    thread::scope(|scope| {
-        if let Some(err) = err {
-            scope.spawn(|| print_lines(name, err));
-        }
-        if let Some(out) = out {
-            print_lines(name, out);
-        }
-    });
-    let status = child.wait()?;
-    if status.success() { Ok(()) } else { Err(anyhow!("{status}")) }
-}
-
-/// Prints lines as they come, also those that are not UTF-8.
-fn print_lines(name: &str, from: impl Read) {
-    let lines = BufReader::new(from).split(b'\n').map_while(Result::ok);
-    lines
-        .filter(|line| !line.is_empty())
-        .for_each(|line| println!("{name}: {}", String::from_utf8_lossy(&line)));
+    println!("{name}: started");
+    let start = Instant::now();
+    let output = command.stdin(Stdio::null()).output().context("cannot start")?;
+    let [err, out] = [&output.stderr, &output.stdout].map(|text| String::from_utf8_lossy(text));
+    println!("\n{name}: ended after {}\n{err}{out}", table::duration(start.elapsed()));
+    ensure!(output.status.success(), "{}", output.status);
+    Ok(())
 }
 
 fn locked<T, R>(shared: &Mutex<T>, work: impl FnOnce(&mut T) -> R) -> R {

@@ -562,11 +562,12 @@ impl Decoder for SharedCacheDecoder {
             .filter(|name| ![INPUT_IDS, CACHE_BEAMS, SHORTLIST, BEST].contains(&name.as_str()))
         {
             let Some(mut value) = self.state.remove(&name) else { continue };
-            if !is_past(&name) && value.keep_rows(sentences) {
+            let (rows, used) = if is_past(&name) { (beams, past) } else { (1, usize::MAX) };
+            let of_sentence = |sentence: &usize| sentence * rows..(sentence + 1) * rows;
+            if value.keep_rows(&sentences.iter().flat_map(of_sentence).collect::<Vec<_>>()) {
                 self.state.insert(name, value);
                 continue;
             }
-            let (rows, used) = if is_past(&name) { (beams, past) } else { (1, usize::MAX) };
             let value = match value.into_host()? {
                 Value::F32(array) => Value::F32(kept(array, sentences, rows, used)),
                 Value::F16(array) => Value::F16(kept(array, sentences, rows, used)),

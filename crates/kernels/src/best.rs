@@ -75,21 +75,19 @@ pub fn best(
             let room = &mut room[..rows.len() * columns.len()];
             multiply(rows.clone(), columns.clone(), room);
             for (search, numbers) in searches.iter_mut().zip(room.chunks_exact(columns.len())) {
-                arch().dispatch(Read { search, numbers, start });
+                search.read(numbers, start);
             }
         }
         for (row, mut search) in rows.zip(searches) {
             if let Some(exact) = &mut exact {
-                let mut numbers_of = |columns: &[usize]| exact.numbers_of(row, columns);
                 if search.is_lost {
                     search = Search::new(search.factor, wanted, 0.0);
                     for start in (0..outputs).step_by(COLUMNS) {
                         let columns: Vec<_> = (start..outputs.min(start + COLUMNS)).collect();
-                        let numbers = &numbers_of(&columns);
-                        arch().dispatch(Read { search: &mut search, numbers, start });
+                        search.read(&exact.numbers_of(row, &columns), start);
                     }
                 } else {
-                    search.correct(numbers_of);
+                    search.correct(&mut |columns| exact.numbers_of(row, columns));
                 }
             }
             found.push(search.finish());
@@ -136,6 +134,11 @@ impl<'w> Search<'w> {
         Self { factor, wanted, best, always, largest, sum, count, unknown, is_lost }
     }
 
+    /// Searches the numbers of some columns, from `start` on.
+    fn read(&mut self, numbers: &[f32], start: usize) {
+        arch().dispatch(Read { search: self, numbers, start });
+    }
+
     /// The minimum of a number to be among the largest.
     #[inline(always)]
     fn least(&self) -> f32 {
@@ -173,7 +176,7 @@ impl<'w> Search<'w> {
     }
 
     /// Replaces the numbers that were found by exact ones.
-    fn correct(&mut self, numbers_of: impl FnOnce(&[usize]) -> Vec<f32>) {
+    fn correct(&mut self, numbers_of: &mut dyn FnMut(&[usize]) -> Vec<f32>) {
         if self.largest.is_nan() || self.largest == f32::NEG_INFINITY {
             return;
         }

@@ -51,12 +51,12 @@ impl Bf16Weights {
     pub fn pack(
         inputs: usize,
         outputs: usize,
-        fill: impl FnMut(usize, &mut [f32]),
+        mut fill: impl FnMut(usize, &mut [f32]),
         bias: Option<&[f32]>,
     ) -> Self {
         #[cfg(target_arch = "x86_64")]
         if multiplies_bf16() {
-            return Self(Form::Pairs(avx512::Pairs::pack([inputs, outputs], fill, bias)));
+            return Self(Form::Pairs(avx512::Pairs::pack([inputs, outputs], &mut fill, bias)));
         }
         Self(Form::Floats(Weights::pack(inputs, outputs, fill, bias)))
     }

@@ -54,16 +54,16 @@ impl Weights {
     pub fn pack(
         inputs: usize,
         outputs: usize,
-        fill: impl FnMut(usize, &mut [f32]),
+        mut fill: impl FnMut(usize, &mut [f32]),
         bias: Option<&[f32]>,
     ) -> Self {
-        Self::packed([inputs, outputs], columns_of_panels(), fill, bias)
+        Self::packed([inputs, outputs], columns_of_panels(), &mut fill, bias)
     }
 
     fn packed(
         [inputs, outputs]: [usize; 2],
         columns: usize,
-        mut fill: impl FnMut(usize, &mut [f32]),
+        fill: &mut dyn FnMut(usize, &mut [f32]),
         given: Option<&[f32]>,
     ) -> Self {
         let n_panels = outputs.div_ceil(columns);

@@ -119,7 +119,7 @@ impl Screen {
     pub fn new(
         inputs: usize,
         outputs: usize,
-        mut fill: impl FnMut(usize, &mut [f32]),
+        fill: &mut dyn FnMut(usize, &mut [f32]),
         bias: Option<&[f32]>,
     ) -> Option<Self> {
         assert!(bias.is_none_or(|bias| bias.len() == outputs), "[outputs]");
@@ -209,7 +209,7 @@ impl Screen {
             &bytes,
             wanted,
             threads,
-            |row| (largest[row] / SIDE, Some(&x[row * inputs..][..inputs])),
+            &|row| (largest[row] / SIDE, Some(&x[row * inputs..][..inputs])),
             room,
             &mut found,
         );
@@ -230,7 +230,7 @@ impl Screen {
         room: &mut Room,
         mut found: impl FnMut(usize, &Candidates),
     ) {
-        self.look(x, wanted, threads, |row| (step_of(row), None), room, &mut found);
+        self.look(x, wanted, threads, &|row| (step_of(row), None), room, &mut found);
     }
 
     /// `step_of` returns the step size of a row, and the row before rounding.
@@ -239,7 +239,7 @@ impl Screen {
         bytes: &[u8],
         wanted: Wanted<'_>,
         threads: &dyn Parallel,
-        step_of: impl Fn(usize) -> (f32, Option<&'x [f32]>),
+        step_of: &dyn Fn(usize) -> (f32, Option<&'x [f32]>),
         room: &mut Room,
         found: &mut dyn FnMut(usize, &Candidates),
     ) {

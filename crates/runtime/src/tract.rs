@@ -409,6 +409,27 @@ impl EngineTensor for TractTensor {
         })
     }
 
+    /// Copies the rows once; tract's tensors cannot shrink.
+    fn keep_rows(&mut self, rows: &[usize]) -> bool {
+        let element = self.value.datum_type();
+        let (true, [count, row @ ..]) = (element.is_copy(), Tensor::shape(&self.value)) else {
+            return false;
+        };
+        let size = row.iter().product::<usize>() * element.size_of();
+        let shape: TVec<usize> = [&[rows.len()], row].concat().into();
+        // SAFETY: numbers, all of which are written.
+        let made = unsafe { Tensor::uninitialized_dt(element, &shape) };
+        let Some(mut kept) = made.ok().filter(|_| rows.iter().all(|row| row < count)) else {
+            return false;
+        };
+        let all = self.value.as_bytes();
+        for (place, &row) in rows.iter().enumerate() {
+            kept.as_bytes_mut()[place * size..][..size].copy_from_slice(&all[row * size..][..size]);
+        }
+        self.value = kept.into();
+        true
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -457,6 +478,19 @@ mod tests {
         let address = |value: &TValue| value.as_bytes().as_ptr();
         let [first, second] = [tensor(&held), tensor(&held)].map(|value| value.expect("a tensor"));
         assert_eq!(address(&first), address(&second));
+    }
+
+    #[test]
+    fn rows_are_kept_in_the_given_order() {
+        let array = ArrayD::from_shape_fn(vec![3, 2], |at| (10 * at[0] + at[1]) as f32);
+        let mut value = Value::Engine(Arc::new(TractTensor { value: copied(&array) }));
+        assert!(!value.keep_rows(&[0, 3]), "there are three");
+        assert!(value.keep_rows(&[0, 2]));
+        assert_eq!(value.to_f32().expect("numbers"), array.select(ndarray::Axis(0), &[0, 2]));
+        assert!(value.keep_rows(&[]));
+        assert_eq!(value.shape(), [0, 2]);
+        let shared = value.clone();
+        assert!(!value.keep_rows(&[]), "{shared:?} stays");
     }
 
     /// A table of 5 MB, above the size up to which tract packs weights with several readers.

@@ -23,8 +23,8 @@ pub trait EngineTensor: fmt::Debug + Any + Send + Sync {
         None
     }
 
-    /// Keeps only the given rows of the first axis, in that order, without copying the tensor;
-    /// returns whether it could.
+    /// Keeps only the given rows of the first axis, in that order, in the engine's memory; returns
+    /// whether it could.
     fn keep_rows(&mut self, rows: &[usize]) -> bool {
         let _ = rows;
         false
@@ -74,8 +74,8 @@ impl Value {
     }
 
     /// Keeps only the given rows of the first axis, in that order, if this is an engine's tensor
-    /// that is not shared and can do so in place; returns whether it did. Rows only move to the
-    /// front.
+    /// that is not shared and can do so in its memory; returns whether it did. Rows only move to
+    /// the front.
     pub fn keep_rows(&mut self, rows: &[usize]) -> bool {
         let Value::Engine(held) = self else { return false };
         Arc::get_mut(held).is_some_and(|held| held.keep_rows(rows))

@@ -27,7 +27,7 @@ thread_local! {
 impl Pairs {
     pub(super) fn pack(
         [inputs, outputs]: [usize; 2],
-        mut fill: impl FnMut(usize, &mut [f32]),
+        fill: &mut dyn FnMut(usize, &mut [f32]),
         bias: Option<&[f32]>,
     ) -> Self {
         let (mut groups, mut row) =

@@ -71,7 +71,7 @@ fn candidates_have_the_largest_numbers() {
             let (mut rows, mut columns) = (0, 0);
             let always = [outputs - 1, 0, 2];
             let wanted = Wanted { count, always: &always };
-            let screen = Screen::new(inputs, outputs, fill, bias).expect("finite");
+            let screen = Screen::new(inputs, outputs, &mut &fill, bias).expect("finite");
             screen.candidates(&x, wanted, &Serial, &mut Room::default(), |index, found| {
                 assert!(index == rows && !found.is_unknown && found.columns.is_sorted());
                 let all = &all[index * outputs..][..outputs];
@@ -102,7 +102,8 @@ fn candidates_have_the_largest_numbers() {
             let of_some = |place: usize, to: &mut [f32]| fill(some[place], to);
             let bias: Option<Vec<f32>> =
                 bias.map(|bias| some.iter().map(|&output| bias[output]).collect());
-            let alone = Screen::new(inputs, some.len(), of_some, bias.as_deref()).expect("finite");
+            let alone =
+                Screen::new(inputs, some.len(), &mut &of_some, bias.as_deref()).expect("finite");
             let selected = screen.select(&some);
             let found = |screen: &Screen| {
                 let mut found = Vec::new();
@@ -135,7 +136,7 @@ fn what_rounding_hides_is_found() {
         row.fill(rest);
         row[..2].copy_from_slice(&[127.0, second]);
     };
-    let screen = Screen::new(inputs, outputs, fill, None).expect("finite");
+    let screen = Screen::new(inputs, outputs, &mut &fill, None).expect("finite");
     screen.candidates(&x, ONE, &Serial, &mut Room::default(), |_, found| {
         assert_eq!(found.columns, [3, 1777])
     });
@@ -144,7 +145,7 @@ fn what_rounding_hides_is_found() {
 #[test]
 fn rows_and_weights_that_are_not_finite_are_unknown() {
     let fill = |_: usize, to: &mut [f32]| to.fill(1.0);
-    let screen = Screen::new(4, 3, fill, None).expect("finite");
+    let screen = Screen::new(4, 3, &mut &fill, None).expect("finite");
     for odd in [f32::NAN, f32::INFINITY, f32::MAX] {
         screen.candidates(
             &[1.0, 1.0, 1.0, 1.0, 0.0, odd, 0.0, 0.0],
@@ -153,8 +154,8 @@ fn rows_and_weights_that_are_not_finite_are_unknown() {
             &mut Room::default(),
             |row, found| assert_eq!(found.is_unknown, row == 1),
         );
-        assert!(odd == f32::MAX || Screen::new(4, 3, |_, to| to.fill(odd), None).is_none());
-        assert!(odd == f32::MAX || Screen::new(4, 3, fill, Some(&[0.0, odd, 0.0])).is_none());
+        assert!(odd == f32::MAX || Screen::new(4, 3, &mut |_, to| to.fill(odd), None).is_none());
+        assert!(odd == f32::MAX || Screen::new(4, 3, &mut &fill, Some(&[0.0, odd, 0.0])).is_none());
     }
     // Zeros have no step size.
     screen.candidates(&[0.0; 4], ONE, &Serial, &mut Room::default(), |_, found| {

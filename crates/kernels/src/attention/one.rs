@@ -57,11 +57,12 @@ impl<N: Stored> Read<'_, '_, N> {
 /// number of sums that then fit into registers.
 macro_rules! by_registers {
     ($simd:ident, $d_k:expr, $of:ident) => {
-        // Without vectors all widths are computed alike, and so are heads of 8 or 16 numbers.
+        // Without vectors all widths are computed alike.
         if const { S::F32_LANES == 1 } {
             return $of.run::<S, 0, 1>($simd);
         }
         match ($d_k % S::F32_LANES, $d_k / S::F32_LANES) {
+            // Few models have narrower heads.
             (0, 2) if const { S::F32_LANES >= 16 } => $of.run::<S, 2, 4>($simd),
             (0, 4) => $of.run::<S, 4, 2>($simd),
             (0, 8) => $of.run::<S, 8, 1>($simd),

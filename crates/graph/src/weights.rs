@@ -30,6 +30,24 @@ impl Weights {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Recipe)> {
         self.recipes.iter().map(|(path, recipe)| (path.as_str(), recipe))
     }
+
+    /// The same weights, of which generated ones, slow to read again and again, are those at the
+    /// same path of `stored` if their values are equal, and [`Recipe::evaluated`] otherwise. Those
+    /// with one source keep one.
+    #[must_use]
+    pub fn evaluated(&self, stored: &Self) -> Self {
+        let mut known: Vec<(&Recipe, Recipe)> = Vec::new();
+        let evaluated = self.iter().map(|(path, recipe)| {
+            let place = known.iter().position(|(source, _)| source.same_source(recipe));
+            let place = place.unwrap_or_else(|| {
+                let stored = stored.get(path).filter(|stored| recipe.is_generated_as(stored));
+                known.push((recipe, stored.cloned().unwrap_or_else(|| recipe.evaluated())));
+                known.len() - 1
+            });
+            (path.to_owned(), known[place].1.clone())
+        });
+        evaluated.collect()
+    }
 }
 
 impl FromIterator<(String, Recipe)> for Weights {

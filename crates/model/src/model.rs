@@ -237,6 +237,12 @@ impl Model {
         Ok(Self { config, config_json, weights })
     }
 
+    /// The same model with [`Weights::evaluated`], for many runs of one whose weights are initial.
+    #[must_use]
+    pub fn evaluated(&self, stored: &Weights) -> Self {
+        Self { weights: self.weights.evaluated(stored), ..self.clone() }
+    }
+
     /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config

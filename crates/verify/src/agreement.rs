@@ -9,7 +9,7 @@ use crate::subject::{
     Sessions, Subject, join, least_cosine_of_audio, load_reference, load_reference_with, methods,
 };
 use crate::{CLOSE, Error, Result};
-use cognate_folder::{RuntimeReport, Verification};
+use cognate_folder::{RuntimeReport, Verification, open_exported};
 use cognate_generate::{Hypothesis, Settings, Sources};
 use cognate_model::Layout;
 use cognate_model::interface::{
@@ -37,8 +37,12 @@ pub fn verify(
     runtimes: &[(Box<dyn Runtime>, Options)],
     mut progress: impl FnMut(&str),
 ) -> Result<Verification> {
-    let config = subject.model.config();
     progress("reference evaluator");
+    // Each step reads all weights.
+    let exported = open_exported(subject.folder, subject.layout);
+    let exported = exported.map(|model| model.weights().clone()).unwrap_or_default();
+    let subject = &Subject { model: &subject.model.evaluated(&exported), ..subject.clone() };
+    let config = subject.model.config();
     if subject.layout == Layout::Generate {
         let limit = subject.sizes.map(|sizes| sizes.length);
         let sources = Inputs::new(subject.seed).sources(&subject.sentences, config, limit);

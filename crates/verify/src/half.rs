@@ -13,7 +13,7 @@ use crate::subject::NEW_TOKENS;
 use crate::{Error, Result};
 use cognate_folder::{Calibration, Caution, StepsReport};
 use cognate_generate::{Decoder, Hypothesis, Settings, decoder};
-use cognate_graph::Program;
+use cognate_graph::{Program, Weights};
 use cognate_model::interface::{ATTENTION_MASK, is_cross, is_past, past_of};
 use cognate_model::{Attentions, Layout, Model};
 use cognate_passes::fuse::fuse;
@@ -90,6 +90,8 @@ pub fn in_half(
     sample: &Sample,
     mut progress: impl FnMut(&str),
 ) -> Result<InHalf> {
+    // Each step reads all weights.
+    let model = &model.evaluated(&Weights::default());
     let is_shared = form.layout == Layout::SharedCache;
     let mut programs = model.programs(form.layout, form.attentions)?;
     if is_shared {

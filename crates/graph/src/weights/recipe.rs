@@ -70,6 +70,21 @@ pub struct Place<'r> {
     pub element: Element,
 }
 
+/// Bytes in memory.
+struct Held(Vec<u8>);
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+impl Storage for Held {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 /// Number of elements that are converted or generated at once: 256 KiB of f32.
 const CHUNK: usize = 1 << 16;
 
@@ -117,6 +132,36 @@ impl Recipe {
     /// The values of `generator` in f32, with the given shape.
     pub fn generated(generator: Arc<dyn Generator>, shape: &[usize]) -> Self {
         Self { shape: shape.to_vec(), source: Source::Generated(generator), element: Element::F32 }
+    }
+
+    /// These values in f32, kept in memory, with the given shape.
+    ///
+    /// # Errors
+    /// If their number does not match the shape.
+    pub fn held(values: &[f32], shape: &[usize]) -> Result<Self, Error> {
+        let mut bytes = Vec::with_capacity(size_of_val(values));
+        Element::F32.encode(values, &mut bytes);
+        let range = 0..bytes.len();
+        Self::stored(Arc::new(Held(bytes)), range, shape)
+    }
+
+    /// The same weight, of which a generated source is computed now and kept in memory: faster if
+    /// it is read several times.
+    #[must_use]
+    pub fn evaluated(&self) -> Self {
+        let Source::Generated(_) = self.source else { return self.clone() };
+        let source = self.to(Element::F32);
+        let mut bytes = Vec::with_capacity(self.elements() * Element::F32.size());
+        let Ok(()) = source.stream(|piece| {
+            bytes.extend_from_slice(piece);
+            Ok::<_, Infallible>(())
+        });
+        let source = Source::Stored {
+            range: 0..bytes.len(),
+            storage: Arc::new(Held(bytes)),
+            element: Element::F32,
+        };
+        Self { source, ..self.clone() }
     }
 
     /// Weights concatenated along their first axis, with the type of the first one.
@@ -329,6 +374,13 @@ impl Recipe {
                 search.err()
             }
         }
+    }
+
+    /// Whether its source generates exactly the values of `stored`.
+    pub(super) fn is_generated_as(&self, stored: &Recipe) -> bool {
+        matches!(self.source, Source::Generated(_))
+            && (&self.shape, self.element) == (&stored.shape, stored.element)
+            && self.distance(stored) == 0.0
     }
 
     /// Whether both have the same values from the same location.

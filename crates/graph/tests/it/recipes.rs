@@ -1,9 +1,10 @@
 //! Weights stored as f32, f16 and bf16, and given as any of them.
 
-use cognate_graph::{Element, Generator, Place, Recipe, Storage};
+use cognate_graph::{Element, Generator, Place, Recipe, Storage, Weights};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Values with their bits as f16 and as bf16, as PyTorch 2.15 rounds them.
 const ROUNDED: [(f32, u16, u16); 21] = [
@@ -173,6 +174,57 @@ fn a_part_is_read_and_formulas_are_rounded() {
     let mut one = [9.0];
     short.read(1, &mut one);
     assert_eq!(one, [1.0]);
+}
+
+/// Halves, which are generated only once.
+#[derive(Debug, Default)]
+struct Once(AtomicBool);
+
+impl Generator for Once {
+    fn fill(&self, first: usize, values: &mut [f32]) {
+        assert!(!self.0.swap(true, Ordering::Relaxed), "generated again");
+        Halves.fill(first, values);
+    }
+}
+
+#[test]
+fn evaluated_weights_are_generated_once() {
+    let recipe = Recipe::generated(Arc::new(Once::default()), &[2, 5000]).to(Element::F16);
+    let file = f32s(&[1.0]);
+    let weights: Weights = [("first", &recipe), ("second", &recipe), ("file", &file)]
+        .map(|(path, recipe)| (path.to_owned(), recipe.clone()))
+        .into_iter()
+        .collect();
+    let evaluated = weights.evaluated(&Weights::default());
+    let first = evaluated.get("first").unwrap();
+    assert!(first.same_source(evaluated.get("second").unwrap()));
+    assert!(file.same_source(evaluated.get("file").unwrap()));
+    assert_eq!((first.shape(), first.element()), (recipe.shape(), Element::F16));
+    let generated = Recipe::generated(Arc::new(Halves), &[2, 5000]);
+    assert_eq!(streamed(first).0, streamed(&generated.to(Element::F16)).0);
+    let values: Vec<f32> = generated.values();
+    assert_eq!(first.to(Element::F32).values::<f32>(), values, "not rounded before it is asked");
+    let held = Recipe::held(&values, &[5000, 2]).unwrap();
+    assert_eq!((held.shape(), held.values::<f32>()), (&[5000, 2][..], values));
+    assert!(Recipe::held(&[1.0, 2.0], &[3]).is_err());
+}
+
+#[test]
+fn generated_weights_are_replaced_by_equal_stored_ones_only() {
+    let generated = Recipe::generated(Arc::new(Halves), &[3]);
+    let taken = |stored: &Recipe| {
+        let weights = |recipe: &Recipe| [("path".to_owned(), recipe.clone())].into_iter().collect();
+        let evaluated = Weights::evaluated(&weights(&generated), &weights(stored));
+        let evaluated = evaluated.get("path").unwrap();
+        assert_eq!(evaluated.values::<f32>(), [0.0, 0.5, 1.0]);
+        evaluated.same_source(stored)
+    };
+    let equal = f32s(&[0.0, 0.5, 1.0]);
+    assert!(taken(&equal));
+    assert!(!taken(&f32s(&[0.0, 0.5, 1.001])), "other values");
+    assert!(!taken(&f32s(&[0.0, 0.5])), "fewer values");
+    assert!(!taken(&equal.reshaped(&[3, 1]).unwrap()), "another shape");
+    assert!(!taken(&equal.to(Element::F16)), "another type");
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::ranks::Ranks;
 use super::block::Block;
 use super::scale::Scale;
 use super::tuning::Learned;
-use super::values::{missing, number, stored};
+use super::values::{missing, number};
 
 /// Sums over labels.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -404,7 +404,7 @@ impl<'r> Step<'r> {
             let value = self.weights.get(path).ok_or_else(|| missing(path))?;
             Ok((
                 path.clone(),
-                stored(
+                Recipe::held(
                     value.to_f32()?.as_standard_layout().as_slice().unwrap_or_default(),
                     value.shape(),
                 )?,

@@ -11,7 +11,6 @@ use std::collections::HashSet;
 use cognate_graph::{Builder, DType, Op, Program, Recipe, Type, Weights};
 use cognate_model::Model;
 
-use super::values::stored;
 use crate::batches::order::{Purpose, random};
 use crate::config::{TrainingConfig, Tuning};
 use crate::error::{Cause, Result};
@@ -164,7 +163,7 @@ impl Learned {
                     row.iter_mut().zip(a).for_each(|(value, a)| *value += scale * b * a);
                 }
             }
-            Ok((path.clone(), stored(&values, weight.shape())?))
+            Ok((path.clone(), Recipe::held(&values, weight.shape())?))
         };
         of.iter().map(merged).collect()
     }
@@ -191,7 +190,7 @@ fn initial(
         .collect();
     let [a_path, b_path] = adapters(path);
     Ok([
-        (a_path, stored(&a, &[rank, width])?),
-        (b_path, stored(&vec![0.0; out * rank], &[out, rank])?),
+        (a_path, Recipe::held(&a, &[rank, width])?),
+        (b_path, Recipe::held(&vec![0.0; out * rank], &[out, rank])?),
     ])
 }
